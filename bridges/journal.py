@@ -1,18 +1,19 @@
 """The append-only record of one try: what reached the bridges and the model, in one order.
 
-Claim: a row is in the kernel's hands before the request it tells of goes on, so whatever is killed next,
-the evidence holds all that happened up to then. Bridge and gateway share one `seq` counter, because
-"which calls came before the second model request" is asked of both files at once.
+Claim: a row is in the kernel's hands before the request it tells of goes on, so whatever is killed
+next, the evidence holds all that happened up to then. Bridge and gateway share one `seq` counter,
+because "which calls came before the second model request" is asked of both files at once.
 
     bridge.jsonl    list, call, result       (tools)
     model.jsonl     request, response        (models)
 
-Every row is one line of valid UTF-8 JSON that any reader takes: `seq` (from 1 over both files), `turn`
-(0 outside a conversation), `requestor`, `try`, `at` (Unix seconds, float), `event`, then the event's own
-fields. What no UTF-8 can hold (lone surrogates, stray bytes) is kept as visible text, `\\ud800` or `\\xff`.
+Every row is one line of valid UTF-8 JSON that any reader takes: `seq` (from 1 over both files),
+`turn` (0 outside a conversation), `requestor`, `try`, `at` (Unix seconds, float), `event`, then the
+event's own fields. What no UTF-8 can hold (lone surrogates, stray bytes) is kept as visible text,
+`\\ud800` or `\\xff`.
 
-A journal that cannot write (a full disk) never fails the request at hand: it says so in `dropped`, and
-the attempt is not graded on evidence that has holes.
+A journal that cannot write (a full disk) never fails the request at hand: it says so in `dropped`,
+and the attempt is not graded on evidence that has holes.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ class Journal:
         self._fds: dict[File, int] = {}
         self._sizes: dict[File, int] = {"bridge": 0, "model": 0}
         self._closed = False
-        there = os.listdir(self.folder)
+        if not self.folder.is_dir():
+            raise FileNotFoundError(f"{self.folder}: no such folder")
         for name in FILES.values():
-            if name in there:
+            if (self.folder / name).exists():
                 raise FileExistsError(f"{self.folder / name}: this try already has a record")
 
     @property
