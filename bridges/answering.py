@@ -1,8 +1,8 @@
-"""The answering end of a private line (`bridges/channel.py` is the calling one), for an asyncio process.
+"""The answering end of a private line (bridges/channel.py calls), for an asyncio process.
 
-Each call is answered by a task of its own, so a slow one delays no other; answers go out as they are
-ready, matched by number. When the calling process is gone, whatever ended it, the line says so once:
-that is this process's order to end.
+Each call is answered by a task of its own, so a slow one delays no other; answers go out as they
+are ready, matched by number. When the calling process is gone, whatever ended it, the line says so
+once: that is this process's order to end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 Verb = Callable[..., Awaitable[Any]]
-"""Answers one kind of call: takes the call's fields by name, returns a JSON value, raises to refuse."""
+"""Answers one kind of call: takes its fields by name, returns a JSON value, raises to refuse."""
 
 
 class Answering(asyncio.Protocol):
@@ -74,9 +74,8 @@ class Answering(asyncio.Protocol):
         try:
             verb = self._verbs.get(name)
             if verb is None:
-                raise LookupError(
-                    f"no such verb: {name!r}; there are {', '.join(sorted(self._verbs))}"
-                )
+                known = ", ".join(sorted(self._verbs))
+                raise LookupError(f"no such verb: {name!r}; there are {known}")
             answer = {"id": number, "ok": await verb(**call)}
         except Exception as error:
             answer = {"id": number, "error": str(error), "kind": type(error).__name__}
