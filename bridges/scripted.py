@@ -1,0 +1,202 @@
+"""The models that need no model: a process of its own that speaks like a provider.
+
+The gateway forwards to it over HTTP as to any upstream, so all that a real model goes through is
+gone through offline too. It holds the gold of the attempts under way, which no other path leads to:
+each attempt's model stands at a secret address, `/s/<secret>/v1/…`, that only the gateway knows.
+
+    python -m bridges.scripted --control-fd N
+
+Asked over the control line (bridges/channel.py): `open {token, script}`, `close {token}` → the
+ledger, this model's own count of what it was asked and answered. It ends when that line does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import uvicorn
+
+from bridges import scripted_chat
+from bridges.answering import Answering
+from bridges.scripted_behaviours import Asked, Script, Step, fault, next_step, planned_calls
+from bridges.scripted_playbook import Playbook
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+_JSON = {"content-type": "application/json"}
+_EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+
+
+class Player:
+    """One attempt's scripted model."""
+
+    def __init__(self, script: Mapping[str, Any]) -> None:
+        self.script = Script.of(script)
+        self.model = str(script.get("model") or self.script.behaviour)
+        self.ledger = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0}
+        is_playbook = self.script.behaviour == "playbook"
+        self._playbook = Playbook(self.script.settings) if is_playbook else None
+        self._calls = planned_calls(self.script)
+
+    def step(self, asked: Asked) -> Step:
+        """What to answer to the next request."""
+        self.ledger["requests"] += 1
+        broken = fault(self.script, self.ledger["requests"])
+        if broken:
+            return broken
+        if self._playbook:
+            return self._playbook.next(asked)
+        return next_step(self.script, self._calls, asked)
+
+    def count(self, usage: Mapping[str, Any]) -> None:
+        """Enter a response's usage in the ledger."""
+        self.ledger["prompt_tokens"] += usage["prompt_tokens"]
+        self.ledger["completion_tokens"] += usage["completion_tokens"]
+
+
+class ScriptedModels:
+    """An ASGI application: the scripted models of all open attempts."""
+
+    def __init__(self) -> None:
+        self._players: dict[str, Player] = {}
+
+    async def open(self, token: str, script: dict[str, Any]) -> None:
+        """Register an attempt's script under a secret (ValueError: a mistake in it)."""
+        self._players[token] = Player(script)
+
+    async def close(self, token: str) -> dict[str, int]:
+        """Forget an attempt; returns requests, prompt_tokens and completion_tokens."""
+        return self._players.pop(token).ledger
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        _, _, token, path = [*scope["path"].split("/", 3), "", "", ""][:4]
+        player = self._players.get(token)
+        if player is None or path != f"v1/{scripted_chat.PATH}" or scope["method"] != "POST":
+            return await _send(send, 404, _JSON, b'{"error":{"message":"no such scripted model"}}')
+        try:
+            request = json.loads(await _body(receive))
+            asked = scripted_chat.asked_of(request)
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            message = {"error": {"message": f"the request cannot be read: {error}"}}
+            return await _send(send, 400, _JSON, json.dumps(message).encode())
+        step = player.step(asked)
+        pause = step.delay_seconds + player.script.settings.get("delay_seconds", 0)
+        if pause:
+            await asyncio.sleep(pause)
+        if step.hang:
+            return await _until_gone(receive)
+        if step.body is not None or step.status != 200:
+            return await _send_raw(send, step)
+        return await _respond(send, player, request, asked, step)
+
+
+async def _respond(
+    send: Send, player: Player, request: dict[str, Any], asked: Asked, step: Step
+) -> None:
+    usage = scripted_chat.usage_of(request, step)
+    identity = f"{player.script.seed}/{asked.made}/{asked.assistants}"
+    player.count(usage)
+    if not scripted_chat.wants_stream(request):
+        body = json.dumps(scripted_chat.whole(player.model, identity, step, usage)).encode()
+        return await _send(
+            send, 200, _JSON | step.headers, body, cut=step.cut_stream_after is not None
+        )
+    await _start(send, 200, _EVENTS | step.headers)
+    wants_usage = scripted_chat.wants_usage(request)
+    stream = scripted_chat.events(player.model, identity, step, usage, wants_usage)
+    for number, event in enumerate(stream):
+        if number == step.cut_stream_after:
+            return None  # without an end: the server drops the connection
+        if step.chunk_delay_seconds:
+            await asyncio.sleep(step.chunk_delay_seconds)
+        await send({"type": "http.response.body", "body": event, "more_body": True})
+    return await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _send_raw(send: Send, step: Step) -> None:
+    body = step.body if step.body is not None else {"error": {"message": f"status {step.status}"}}
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    await _send(
+        send, step.status, _JSON | step.headers, data, cut=step.cut_stream_after is not None
+    )
+
+
+async def _send(
+    send: Send, status: int, headers: dict[str, str], body: bytes, *, cut: bool = False
+) -> None:
+    await _start(send, status, headers | {"content-length": str(len(body))})
+    if cut:
+        body = body[: len(body) // 2]
+    await send({"type": "http.response.body", "body": body, "more_body": cut})
+
+
+async def _start(send: Send, status: int, headers: dict[str, str]) -> None:
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+
+
+async def _body(receive: Receive) -> bytes:
+    parts, more = [], True
+    while more:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def serve(control: socket.socket) -> None:
+    """Serve until the control line ends."""
+    models = ScriptedModels()
+    listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            models,
+            lifespan="off",
+            access_log=False,
+            log_level="critical",
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=0,
+            server_header=False,
+            date_header=False,
+        )
+    )
+
+    def end() -> None:
+        server.should_exit = server.force_exit = True
+
+    answering = Answering({"open": models.open, "close": models.close}, end)
+    await answering.listen(control)
+    answering.notify({"event": "ready", "port": listening.getsockname()[1]})
+    await server.serve(sockets=[listening])
+
+
+def main() -> None:
+    """`python -m bridges.scripted --control-fd N`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = socket.socket(fileno=int(sys.argv[sys.argv.index("--control-fd") + 1]))
+    control.set_inheritable(False)
+    with asyncio.Runner(loop_factory=_loop) as runner:
+        runner.run(serve(control))
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+if __name__ == "__main__":
+    main()
