@@ -11,7 +11,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 Verb = Callable[..., Awaitable[Any]]
 """Answers one kind of call: takes its fields by name, returns a JSON value, raises to refuse."""
@@ -34,9 +34,9 @@ class Answering(asyncio.Protocol):
         self._running: set[asyncio.Task[None]] = set()
 
     async def listen(self, sock: socket.socket) -> None:
-        """Start answering on `sock`; returns at once."""
+        """Start answering on `sock`, one end of `socket.socketpair()`."""
         sock.setblocking(False)
-        await asyncio.get_running_loop().create_connection(lambda: self, sock=sock)
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=sock)
 
     def notify(self, event: dict[str, Any]) -> None:
         """Send an event unasked: `{"event": name, …}`. Nothing happens where the line is gone."""
@@ -46,8 +46,7 @@ class Answering(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The line is up."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
 
     def data_received(self, data: bytes) -> None:
         """Take what came; answer every whole line in it."""

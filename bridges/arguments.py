@@ -104,7 +104,7 @@ class _Members(dict[str, _Span]):
 
 
 def _members(text: str, at: int, inside: str | None) -> tuple[_Members, int]:
-    """The members of the object at `at`, and where it ends; of member `inside` they are spans too."""
+    """The members of the object at `at`, and where it ends; member `inside` is taken apart too."""
     found = _Members()
     at = _blank(text, at + 1)
     if text.startswith("}", at):
@@ -217,7 +217,7 @@ def checker(schema: dict[str, Any]) -> Checker:
 
 
 def shape_problem(sent: Sent) -> str | None:
-    """Why the arguments are no object, in the words of `Checker.problem`; None where they are one."""
+    """Why the arguments are no object, as `Checker.problem` would say it; None if they are one."""
     if isinstance(sent.value, Unreadable):
         return f"arguments: {sent.value.reason}"
     if sent.value is None or isinstance(sent.value, dict):

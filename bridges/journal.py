@@ -25,6 +25,12 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
+CONTRACT = 1
+"""Version of what agents see of a bridge and readers of its record; part of the attempt key."""
+
+LIMIT_BYTES = 536_870_912
+"""Where a record is cut, both files together: an agent in a loop must not fill the disk."""
+
 File = Literal["bridge", "model"]
 FILES: dict[File, str] = {"bridge": "bridge.jsonl", "model": "model.jsonl"}
 
@@ -37,6 +43,7 @@ class Journal:
     Args:
         folder: the try's folder; it must exist.
         try_number: 1 for the first try; stands in every row.
+        limit_bytes: what both files may hold together; rows beyond it are dropped.
 
     Attributes:
         turn: the conversation's turn, stamped on rows from now on.
@@ -47,11 +54,12 @@ class Journal:
         FileNotFoundError: there is no such folder.
     """
 
-    def __init__(self, folder: Path, try_number: int) -> None:
+    def __init__(self, folder: Path, try_number: int, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self.folder = Path(folder)
         self.try_number = try_number
         self.turn = 0
         self.dropped = False
+        self._limit_bytes = limit_bytes
         self._seq = 0
         self._fds: dict[File, int] = {}
         self._sizes: dict[File, int] = {"bridge": 0, "model": 0}
@@ -104,7 +112,8 @@ class Journal:
         self._fds.clear()
 
     def _write(self, file: File, line: bytes) -> None:
-        if self._closed:
+        if self._closed or sum(self._sizes.values()) + len(line) > self._limit_bytes:
+            self._closed = True  # what follows a hole is not written either
             self.dropped = True
             return
         try:

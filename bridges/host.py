@@ -1,0 +1,347 @@
+"""The host: one process that routes, journals and times out all that agents touch in a sweep.
+
+    flow ──control line──► host ──► /t/<token>/<server>/mcp   tools of an attempt (server.py)
+                             └────► /m/<token>/v1/…           its model (gateway.py)
+
+Claim: an attempt's paths exist from `open` to `close` and are known to nobody else; what one
+attempt does leaves the others alone. Attempts come and go while others run. The host holds the API
+keys, so it runs no code of a suite and is nobody's parent but the zygote's and the scripted
+models'. When its flow is gone, whatever ended it, the host ends at once, and with it every process
+it started.
+
+Started as `python -m bridges.host --control-fd N`. On the control line (bridges/channel.py): event
+`ready` {port, contract}; verbs `open`, `close`, `stats` (`Host` says what each takes and gives);
+events of the gateway (`budget`, `waiting`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+import resource
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import uvicorn
+import uvloop
+from pydantic import TypeAdapter
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bridges.answering import Answering, Verb
+from bridges.functions import FunctionTools
+from bridges.journal import CONTRACT, Journal
+from bridges.server import Endpoint, Tally, refuse
+from bridges.workers import Worker, Zygote
+from suites.schema import DEFAULT_LIMITS, Environment, Functions
+
+if TYPE_CHECKING:
+    from bridges.gateway import Gateway
+
+log = logging.getLogger("dyno.host")
+
+GATEWAY_CLOSE_SECONDS = 15.0
+"""How long closing waits for the gateway to settle an attempt's last model calls."""
+IDLE_CONNECTION_SECONDS = 3600
+"""How long a client's connection may rest between two calls; a model may think for long."""
+_PR_SET_DUMPABLE = 4
+
+_environment: TypeAdapter[Functions] = TypeAdapter(Environment)
+
+NO_MODEL: dict[str, Any] = {
+    "model_calls": 0,
+    "usage": None,
+    "cost": None,
+    "budget": None,
+    "waited_seconds": 0.0,
+    "upstream_error": None,
+}
+"""The model's part of a summary where the gateway had none."""
+
+
+@dataclass
+class Attempt:
+    """One open try: its token, its record, and the endpoints that serve it."""
+
+    token: str
+    journal: Journal
+    tally: Tally = field(default_factory=Tally)
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    has_model: bool = False
+
+    @property
+    def listed(self) -> bool:
+        """True where every server that has tools had them listed."""
+        return all(
+            endpoint.listed or not endpoint.has_tools for endpoint in self.endpoints.values()
+        )
+
+
+class Host:
+    """All open attempts, the ASGI application that serves them, and the verbs that change them.
+
+    Args:
+        port: where it is served (127.0.0.1), for the URLs it gives out.
+        notify: takes events for the flow.
+    """
+
+    def __init__(self, port: int, notify: Callable[[dict[str, Any]], None]) -> None:
+        self._base = f"http://127.0.0.1:{port}"
+        self._notify = notify
+        self._zygote = Zygote()
+        self._gateway: Gateway | None = None
+        self._gateway_start = asyncio.Lock()
+        self._open: dict[tuple[str, int], Attempt] = {}
+        self._by_token: dict[str, Attempt] = {}
+        self._requests = 0
+
+    # ------------------------------------------------------------ verbs
+
+    async def open(
+        self,
+        attempt: str,
+        folder: str,
+        environments: list[dict[str, Any]],
+        limits: dict[str, Any],
+        budget_error: dict[str, Any] | None = None,
+        model: dict[str, Any] | None = None,
+        **other: Any,
+    ) -> dict[str, Any]:
+        """Serve an attempt's tools and model.
+
+        Args:
+            attempt: the attempt key.
+            folder: the try's folder, absolute; it must exist and hold no record yet.
+            environments: as in `suites/schema.py`.
+            limits: resolved; `tool_seconds` is used here, the rest by the gateway.
+            budget_error: `{status, body}` that the gateway answers with once a budget is spent.
+            model: see the gateway; None where the harness brings its own.
+            other: `try`, the try's number from 1.
+
+        Returns:
+            `{servers: [{name, url}], model_url: url | None, model_token: token}`.
+        """
+        number = int(other.pop("try"))
+        if other:
+            raise TypeError(f"open takes no {', '.join(sorted(other))}")
+        key = (attempt, number)
+        if key in self._open:
+            raise ValueError(f"try {number} of {attempt} is open already")
+        specs = [_environment.validate_python(environment) for environment in environments]
+        token = secrets.token_urlsafe(24)
+        opened = self._open[key] = Attempt(token, Journal(Path(folder), number))
+        try:
+            for spec in specs:
+                await self._add_endpoint(opened, spec, limits)
+            if model is not None:
+                await self._add_model(opened, key, model, limits, budget_error or {})
+        except BaseException:
+            del self._open[key]
+            await self._end(opened)
+            raise
+        self._by_token[token] = opened
+        return {
+            "servers": [
+                {"name": name, "url": f"{self._base}/t/{token}/{name}/mcp"}
+                for name in opened.endpoints
+            ],
+            "model_url": f"{self._base}/m/{token}/v1" if model is not None else None,
+            "model_token": token,
+        }
+
+    async def close(self, attempt: str, **other: Any) -> dict[str, Any]:
+        """Take an attempt's paths away, cancel what runs, complete its record, and sum up.
+
+        Returns:
+            `first_contact_at`, `last_activity_at`, `listed`, `tool_calls`, `tool_errors`, the
+            gateway's part (`NO_MODEL` names it), and `dropped`: True where the record has holes.
+        """
+        number = int(other["try"])
+        closed = self._open.pop((attempt, number), None)
+        if closed is None:
+            raise LookupError(f"try {number} of {attempt} is not open")
+        return await self._end(closed)
+
+    async def stats(self) -> dict[str, Any]:
+        """What the host carries: open attempts, workers, requests so far, resident memory."""
+        return {
+            "open": len(self._open),
+            "workers": self._zygote.living,
+            "requests": self._requests,
+            "rss_bytes": _resident_bytes(),
+            "cpu_seconds": round(time.process_time(), 3),
+        }
+
+    # ------------------------------------------------------------ what they do
+
+    async def _add_endpoint(
+        self, attempt: Attempt, spec: Functions, limits: dict[str, Any]
+    ) -> None:
+        seconds = limits.get("tool_seconds") or DEFAULT_LIMITS.tool_seconds or 60.0
+        worker = Worker(self._zygote)
+        environment = FunctionTools(spec, worker, seconds)
+        endpoint = Endpoint(
+            spec.name, environment, worker, attempt.journal, attempt.tally, spec.audience, seconds
+        )
+        attempt.endpoints[spec.name] = endpoint
+        await endpoint.start()
+        environment.warm()
+
+    async def _add_model(
+        self,
+        attempt: Attempt,
+        key: tuple[str, int],
+        model: dict[str, Any],
+        limits: dict[str, Any],
+        budget_error: dict[str, Any],
+    ) -> None:
+        async with self._gateway_start:
+            if self._gateway is None:
+                from bridges.gateway import Gateway  # its HTTP client is not needed by all sweeps
+
+                gateway = Gateway(self._notify)
+                await gateway.start()
+                self._gateway = gateway
+        await self._gateway.open(
+            attempt.token, attempt.journal, model, limits, budget_error, key[0], key[1]
+        )
+        attempt.has_model = True
+
+    async def _end(self, attempt: Attempt) -> dict[str, Any]:
+        self._by_token.pop(attempt.token, None)
+        await asyncio.gather(
+            *(endpoint.close() for endpoint in attempt.endpoints.values()), return_exceptions=True
+        )
+        model = dict(NO_MODEL)
+        if attempt.has_model and self._gateway is not None:
+            try:
+                settling = self._gateway.close(attempt.token)
+                model |= await asyncio.wait_for(settling, GATEWAY_CLOSE_SECONDS)
+            except Exception:
+                log.exception("the gateway did not settle an attempt; its record counts as cut")
+                attempt.journal.dropped = True
+        attempt.journal.close()
+        tally = attempt.tally
+        firsts = [tally.first_contact_at, model.pop("first_contact_at", None)]
+        lasts = [tally.last_activity_at, model.pop("last_activity_at", None)]
+        return {
+            "first_contact_at": min((at for at in firsts if at is not None), default=None),
+            "last_activity_at": max((at for at in lasts if at is not None), default=None),
+            "listed": attempt.listed,
+            "tool_calls": tally.tool_calls,
+            "tool_errors": tally.tool_errors,
+            **model,
+            "dropped": attempt.journal.dropped,
+        }
+
+    # ------------------------------------------------------------ HTTP
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Route one HTTP request by its token; 404 to whoever does not know one."""
+        if scope["type"] != "http":
+            return
+        self._requests += 1
+        parts = scope["path"].rstrip("/").split("/")
+        attempt = self._by_token.get(parts[2]) if len(parts) > 3 else None
+        if attempt is not None:
+            if parts[1] == "m" and attempt.has_model and self._gateway is not None:
+                await cast(ASGIApp, self._gateway)(scope, receive, send)
+                return
+            if parts[1] == "t" and len(parts) == 5 and parts[4] == "mcp":
+                endpoint = attempt.endpoints.get(parts[3])
+                if endpoint is not None:
+                    await endpoint(scope, receive, send)
+                    return
+        await refuse(send, 404, "There is nothing here.")
+
+
+# ---------------------------------------------------------------- the process
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: this process ends with its control line."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(control: socket.socket) -> None:
+    """Be the host on this control line, until the process ends."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(2048)
+    port: int = listening.getsockname()[1]
+    host = Host(port, lambda event: line.notify(event))
+    verbs: dict[str, Verb] = {"open": host.open, "close": host.close, "stats": host.stats}
+    # Not a tidy shutdown: rows are in the kernel's hands as they are written, and each child
+    # process ends by the end of its own line.
+    line = Answering(verbs, on_end=lambda: os._exit(0))
+    config = uvicorn.Config(
+        host,
+        http="httptools",
+        loop="none",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=IDLE_CONNECTION_SECONDS,
+    )
+    serving = asyncio.create_task(_Server(config).serve(sockets=[listening]))
+    await line.listen(control)
+    line.notify({"event": "ready", "port": port, "contract": CONTRACT})
+    await serving
+
+
+def _keep_to_itself() -> None:
+    """Ctrl-C is the flow's; the keys in this environment are not for other processes to read."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _allow_many_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else hard
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * resource.getpagesize()
+
+
+def main() -> None:
+    """`python -m bridges.host --control-fd N`."""
+    parser = argparse.ArgumentParser(prog="bridges.host")
+    parser.add_argument("--control-fd", type=int, required=True)
+    control = socket.socket(fileno=parser.parse_args().control_fd)
+    control.set_inheritable(False)
+    _keep_to_itself()
+    _allow_many_files()
+    logging.basicConfig(level=logging.WARNING, format="host: %(name)s: %(message)s")
+    for chatty in ("mcp", "uvicorn", "asyncio", "aiohttp"):  # what a client sent is not news
+        logging.getLogger(chatty).setLevel(logging.CRITICAL)
+    uvloop.run(serve(control))
+
+
+if __name__ == "__main__":
+    main()
