@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import contextlib
 import ctypes
+import gc
 import logging
 import os
 import resource
@@ -302,6 +303,8 @@ async def serve(control: socket.socket) -> None:
     )
     serving = asyncio.create_task(_Server(config).serve(sockets=[listening]))
     await line.listen(control)
+    gc.collect()
+    gc.freeze()  # what is imported stays; later collections need not walk it
     line.notify({"event": "ready", "port": port, "contract": CONTRACT})
     await serving
 
