@@ -1,0 +1,216 @@
+"""Grading from a flow: one worker process, started when first needed, replaced when it fails.
+
+Claim: a grader that hangs or crashes costs the one try it was judging, which becomes a grader_error
+with the reason; the tries before and after it are graded as if nothing had happened. Threads may share
+one `Grading`: each job has the worker to itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from suites.errors import InputError
+from suites.home import PROJECT, dyno_home
+from tasks.grade.graders import grader
+from tasks.grade.jobs import Job, grader_error
+from warehouse.evidence import CorruptBundle, Evidence
+
+JOB_SECONDS = 30.0
+"""Longest one grade may take; BFCL's takes well under a millisecond."""
+GRACE_SECONDS = 5.0
+"""How much later the parent stops waiting, should the worker's own timer fail."""
+REASON_BYTES = 2000
+"""How much of a dead worker's last words becomes the reason."""
+
+
+class Grading:
+    """Grades jobs in a worker process of its own; a context manager.
+
+    Args:
+        seconds: longest one grade may take.
+    """
+
+    def __init__(self, seconds: float = JOB_SECONDS) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._worker: _Worker | None = None
+
+    def grade(self, job: Job) -> dict[str, Any]:
+        """The grade of one job, as the evidence keeps it (docs/evidence.md); never raises for the job.
+
+        `solved` is None for a grader_error, and `error` then says why.
+        """
+        with self._lock:
+            answer = self._ask(job)
+        answer.pop("id", None)
+        return {
+            "grader": job.grader,
+            "spec_hash": job.spec_hash,
+            "graded_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            **answer,
+        }
+
+    def grade_bundles(self, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+        """The grade of each job, in order."""
+        return map(self.grade, jobs)
+
+    def grade_attempts(self, evidence: Evidence, jobs: Iterable[Job]) -> Counter[str]:
+        """Grade finished tries and keep the grades beside them; no old grade is touched.
+
+        Args:
+            evidence: where the grades go.
+            jobs: each with the attempt key as its `id`.
+
+        Returns:
+            How many were `solved`, `failed` and `grader_error`, and of all those how many grades are
+            `new` and how many say what one on disk `unchanged` says already.
+        """
+        counts: Counter[str] = Counter(solved=0, failed=0, grader_error=0, new=0, unchanged=0)
+        for job in jobs:
+            grade = self.grade(job)
+            counts[{True: "solved", False: "failed", None: "grader_error"}[grade["solved"]]] += 1
+            counts["new" if evidence.write_grade(job.id, grade) else "unchanged"] += 1
+        return counts
+
+    def close(self) -> None:
+        """End the worker. Grading again starts another."""
+        with self._lock:
+            self._drop()
+
+    def __enter__(self) -> Grading:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def _ask(self, job: Job) -> dict[str, Any]:
+        if self._worker is not None and not self._worker.fits(job.dataset):
+            self._drop()
+        if self._worker is None:
+            self._worker = _Worker.start(job.dataset)
+        try:
+            answer, reason = self._worker.ask(job, self._seconds)
+        except (
+            BaseException
+        ):  # Ctrl-C: the answer will come, and must not be taken for the next one's
+            self._drop()
+            raise
+        if answer is not None:
+            return answer
+        self._drop()
+        died = grader_error("grader_died", reason)
+        return {
+            "grader_version": _version(job),
+            "bundle_hash": _bundle_hash(job),
+            **died.as_json(),
+        }
+
+    def _drop(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+
+@dataclass
+class _Worker:
+    """One worker process; `dataset` is the one package version it may judge with."""
+
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+    dataset: str
+
+    @classmethod
+    def start(cls, dataset: str) -> _Worker:
+        errors = tempfile.TemporaryFile(prefix="dyno-grader-")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tasks.grade.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=PROJECT,
+            env=_scrubbed(),
+            start_new_session=True,
+        )
+        return cls(process, errors, dataset)
+
+    def fits(self, dataset: str) -> bool:
+        """False if another version of a package has been imported; two cannot live in one process."""
+        return not dataset or dataset == self.dataset
+
+    def ask(self, job: Job, seconds: float) -> tuple[dict[str, Any] | None, str]:
+        """The answer, or None and the reason why there is none (the worker is then of no use)."""
+        line = json.dumps({**job.as_json(), "seconds": seconds}).encode() + b"\n"
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            stdin.write(line)
+            stdin.flush()
+        except OSError:
+            return None, self._last_words(seconds)
+        if not select.select([stdout], [], [], seconds + GRACE_SECONDS)[0]:
+            return None, f"the grader took longer than {seconds:g} s"
+        reply = stdout.readline()
+        if not reply.endswith(b"\n"):
+            return None, self._last_words(seconds)
+        answer: dict[str, Any] = json.loads(reply)
+        return answer, ""
+
+    def _last_words(self, seconds: float) -> str:
+        code = self.process.wait()
+        if code == -signal.SIGALRM:
+            return f"the grader took longer than {seconds:g} s"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
+        self.errors.seek(0)
+        words = self.errors.read()[-REASON_BYTES:].decode("utf-8", "replace").strip()
+        return f"the grader's process {how}" + (f": {words}" if words else "")
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.errors):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    pass
+
+
+def _scrubbed() -> dict[str, str]:
+    """No key, no proxy, no setting of the user's: what the interpreter and the cache need."""
+    kept = {
+        name: os.environ[name] for name in ("PATH", "LANG", "TZ", "TMPDIR") if name in os.environ
+    }
+    return {**kept, "DYNO_HOME": str(dyno_home())}
+
+
+def _version(job: Job) -> str:
+    try:
+        return grader(job.grader).version(job.dataset)
+    except InputError:
+        return "unknown"
+
+
+def _bundle_hash(job: Job) -> str:
+    """For a grade the worker did not live to give; "" where the bundle is not readable."""
+    if job.folder is None:
+        return ""
+    folder = Path(job.folder)
+    try:
+        bundle = Evidence(folder.parent).bundle(folder)
+    except CorruptBundle:
+        return ""
+    return bundle.hash if bundle else ""

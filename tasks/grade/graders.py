@@ -1,0 +1,64 @@
+"""Which grader a name means, and what every grader offers.
+
+A grader is a module with three functions, imported when it is first named: planning a sweep must not
+pay for graders it does not use.
+
+    version(dataset)      the `grader_version` of its grades, given the version of the benchmark's package
+    validate_spec(spec)   refuses (InputError, `where` the key) what it could not judge by
+    grade(job, recorded)  the verdict, pure over both
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any, Protocol, cast
+
+from suites.errors import InputError
+from suites.schema import Task
+from tasks.grade.jobs import Job, Verdict
+from tasks.grade.recorded import Recorded
+
+GRADERS = {"bfcl": "tasks.grade.bfcl", "checks": "tasks.grade.checks"}
+
+
+class Grader(Protocol):
+    """What a grader's module offers."""
+
+    def version(self, dataset: str) -> str: ...
+
+    def validate_spec(self, spec: dict[str, Any]) -> None: ...
+
+    def grade(self, job: Job, recorded: Recorded) -> Verdict: ...
+
+
+def grader(name: str) -> Grader:
+    """The grader of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in GRADERS:
+        near = difflib.get_close_matches(name, GRADERS, n=1)
+        raise InputError(
+            f"{name!r} is not a grader",
+            where="grader",
+            mend=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(sorted(GRADERS))}",
+        )
+    return cast(Grader, importlib.import_module(GRADERS[name]))
+
+
+def validate_grade(task: Task) -> None:
+    """Refuse a task whose grader or spec could not judge it; `load_suite` calls this for each task.
+
+    Raises:
+        InputError: `where` is the key inside the task.
+    """
+    try:
+        chosen = grader(task.grade.grader)
+    except InputError as error:
+        raise InputError(error.what, where="grade.grader", mend=error.mend) from error
+    try:
+        chosen.validate_spec(task.grade.spec)
+    except InputError as error:
+        raise InputError(error.what, where=f"grade.spec.{error.where}", mend=error.mend) from error
