@@ -69,7 +69,10 @@ class Channel:
             self._next += 1
             number = self._next
             self._waiting[number] = future
-            line = json.dumps({"id": number, "do": do, **fields}, ensure_ascii=False).encode() + b"\n"
+            future.number = number  # type: ignore[attr-defined]  # how a later call can name this one
+            line = (
+                json.dumps({"id": number, "do": do, **fields}, ensure_ascii=False).encode() + b"\n"
+            )
             try:
                 self._sock.sendall(line)
             except OSError as error:

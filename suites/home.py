@@ -1,15 +1,15 @@
 """Where things live: the project (read-only at run time) and DYNO_HOME (all that is generated).
 
-    DYNO_HOME/                (default: .dyno/ in the clone; the environment variable moves it)
-      downloads/              fetched packages, by name and hash
-      suites/<name>/          converted suites: suite.yaml, tasks.jsonl, omitted.jsonl
-      evidence/               the only truth; another root by DYNO_EVIDENCE, to share it between hosts
-        attempts/<kk>/<key>/  one folder an attempt key (see warehouse/evidence.py)
-        sweeps/<id>.json      what each sweep planned
-        suites/<digest>/      the suites that sweeps ran, as they were
-      shards/                 a cache of evidence rows for loading
-      warehouse.duckdb        the published index (rebuildable)
-      prefect/                the local Prefect server's database, logs, results
+DYNO_HOME/                (default: .dyno/ in the clone; the environment variable moves it)
+  downloads/              fetched packages, by name and hash
+  suites/<name>/          converted suites: suite.yaml, tasks.jsonl, omitted.jsonl
+  evidence/               the only truth; another root by DYNO_EVIDENCE, to share it between hosts
+    attempts/<kk>/<key>/  one folder an attempt key (see warehouse/evidence.py)
+    sweeps/<id>.json      what each sweep planned
+    suites/<digest>/      the suites that sweeps ran, as they were
+  shards/                 a cache of evidence rows for loading
+  warehouse.duckdb        the published index (rebuildable)
+  prefect/                the local Prefect server's database, logs, results
 """
 
 from __future__ import annotations

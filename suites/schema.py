@@ -102,7 +102,9 @@ class Limits(Frozen):
     def over(self, *weaker: Limits) -> Limits:
         """These limits where they are set, else the first of `weaker` that sets them."""
         merged = {
-            key: next((v for v in (getattr(o, key) for o in (self, *weaker)) if v is not None), None)
+            key: next(
+                (v for v in (getattr(o, key) for o in (self, *weaker)) if v is not None), None
+            )
             for key in type(self).model_fields
         }
         return Limits(**merged)

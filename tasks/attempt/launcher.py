@@ -183,7 +183,13 @@ class Launcher:
         _, status, usage = os.wait4(launch["pid"], 0)
         left = self._kill_marked(launch["marker"])
         del self.running[number]
-        report = {"exit_code": None, "signal": None, "stdout_bytes": 0, "stderr_bytes": 0, "left": 0}
+        report: dict = {
+            "exit_code": None,
+            "signal": None,
+            "stdout_bytes": 0,
+            "stderr_bytes": 0,
+            "left": 0,
+        }
         if launch["report"]:
             report |= json.loads(launch["report"])
         elif os.WIFSIGNALED(status):  # the init was killed: by our ladder, or by somebody else
@@ -255,7 +261,9 @@ class Init:
             os.set_blocking(descriptor, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._pass_on(signal.SIGTERM))
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)  # before the fork: it may end at once
+        signal.set_wakeup_fd(
+            wake_write, warn_on_full_buffer=False
+        )  # before the fork: it may end at once
         pipes = {"stdout": os.pipe(), "stderr": os.pipe()}
         self.child = os.fork()
         if self.child == 0:
@@ -273,7 +281,7 @@ class Init:
         if not self.namespaced:
             os.setsid()
             return
-        if self.launcher.clone_flags & CLONE_NEWUSER:
+        if (self.launcher.clone_flags or 0) & CLONE_NEWUSER:
             write_file("/proc/self/setgroups", "deny")
             uid, gid = self.spec["outer_uid"], self.spec["outer_gid"]
             write_file("/proc/self/uid_map", f"{uid} {uid} 1")
@@ -369,7 +377,10 @@ class Init:
                     status = self._reap()
                 elif not self._copy(key.fd, key.data, files[key.data]):
                     selector.unregister(key.fd)
-        for name, (read, _) in pipes.items():  # what the harness wrote before it ended is in the pipes
+        for name, (
+            read,
+            _,
+        ) in pipes.items():  # what the harness wrote before it ended is in the pipes
             while self._copy(read, name, files[name], last=True):
                 pass
         return status
@@ -385,7 +396,9 @@ class Init:
         if last and self.counts[name] > self.spec["cap"] * 2:
             return False  # something left behind goes on writing; it is about to be killed
         if room == 0 and data and not last:
-            time.sleep(0.005)  # past the cap a flood is slowed, so that it cannot eat a core through us
+            time.sleep(
+                0.005
+            )  # past the cap a flood is slowed, so that it cannot eat a core through us
         try:
             os.write(target, data[:room])
         except OSError:

@@ -161,9 +161,7 @@ class Processes:
         flags = ["-I"] if imports else ["-I", "-S"]
         script = str(Path(__file__).with_name("launcher.py"))
         env = {name: os.environ[name] for name in SAFE_ENVIRONMENT if name in os.environ}
-        return Servant(
-            [python, *flags, script, "{fd}", *imports], env, self._logs / "launcher.log"
-        )
+        return Servant([python, *flags, script, "{fd}", *imports], env, self._logs / "launcher.log")
 
     def pids(self) -> dict[str, int]:
         """Process ids by role, of those that run."""

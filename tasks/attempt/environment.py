@@ -1,0 +1,281 @@
+"""What a harness is given: folders of its own, files from templates, a command line, an environment.
+
+    DYNO_HOME/run/<key8>-<n>-<random>/
+      home/      HOME; config files of the harness are written here
+      work/      working directory
+      tmp/       TMPDIR
+      in/        prompt.txt, messages.json, mcp.json (what the templates' *_file variables name)
+
+Nothing is inherited but PATH. Templates are strict: a variable that does not exist is an error at
+planning time (`check_templates`), not an empty string at run time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from suites.errors import InputError
+from suites.schema import Harness, Limits, Message, Task
+
+COMMANDS = Path(__file__).resolve().parents[2] / "bridges" / "commands"
+"""Folder put on PATH for harnesses that speak `shell`: bridges as the command `tool`."""
+
+VARIABLES = (
+    "prompt",
+    "prompt_file",
+    "messages_file",
+    "servers",
+    "mcp_config",
+    "model_url",
+    "model",
+    "model_token",
+    "workdir",
+    "home",
+    "deadline",
+    "limits",
+    "seed",
+    "python",
+    "harness_dir",
+    "settings",
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of one try."""
+
+    root: Path
+
+    @classmethod
+    def make(cls, parent: Path, key: str, number: int) -> Place:
+        """New, empty folders under `parent`."""
+        root = parent / f"{key[:8]}-{number}-{secrets.token_hex(4)}"
+        for name in ("home", "work", "tmp", "in"):
+            (root / name).mkdir(parents=True)
+        return cls(root)
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    def remove(self) -> None:
+        """Delete it all, whatever modes a harness left on its folders."""
+        shutil.rmtree(self.root, onerror=_unlock_and_retry)
+
+
+def _unlock_and_retry(function: Any, path: str, _error: Any) -> None:
+    try:
+        Path(path).parent.chmod(0o700)
+        if function is os.scandir or function is os.open:
+            Path(path).chmod(0o700)
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            function(path)
+    except OSError:
+        pass  # a leftover in run/ is swept when the next sweep starts
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """One rendered launch."""
+
+    argv: list[str]
+    env: dict[str, str]
+    stdin: Path | None
+    script: str | None
+    python: str | None
+    """The interpreter of a warm harness's launcher."""
+
+
+def prompt_of(messages: tuple[Message, ...]) -> str:
+    """The task as one text, for harnesses that take a single prompt.
+
+    One user message is given verbatim; several messages are given in order under their roles, since
+    dropping system messages or history would change the task.
+    """
+    if len(messages) == 1 and messages[0].role == "user":
+        return messages[0].content
+    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
+
+
+def invocation(
+    harness: Harness,
+    harness_dir: str,
+    task: Task,
+    place: Place,
+    opened: dict[str, Any],
+    *,
+    model_id: str,
+    limits: Limits,
+    seed: int,
+    deadline: float,
+    marker: str,
+) -> Invocation:
+    """Write the files and render the command of one launch.
+
+    Args:
+        opened: the host's answer to `open` (servers, model_url, model_token).
+        deadline: unix seconds, told to the harness.
+        marker: value of DYNO_ATTEMPT, by which left-over processes are found without namespaces.
+    """
+    folder = place.root / "in"
+    prompt = prompt_of(task.messages)
+    if task.policy:
+        prompt = f"{task.policy}\n\n{prompt}"
+    servers = opened["servers"]
+    files = {
+        "prompt_file": folder / "prompt.txt",
+        "messages_file": folder / "messages.json",
+        "mcp_config": folder / "mcp.json",
+    }
+    files["prompt_file"].write_text(prompt, "utf-8", "surrogatepass")
+    messages = [message.model_dump() for message in task.messages]
+    if task.policy:
+        messages.insert(0, {"role": "system", "content": task.policy})
+    files["messages_file"].write_text(json.dumps(messages))
+    config = {"mcpServers": {s["name"]: {"type": "http", "url": s["url"]} for s in servers}}
+    files["mcp_config"].write_text(json.dumps(config))
+    values = {
+        "prompt": prompt,
+        **{name: str(path) for name, path in files.items()},
+        "servers": servers,
+        "model_url": opened.get("model_url") or "",
+        "model": model_id,
+        "model_token": opened.get("model_token") or "",
+        "workdir": str(place.work),
+        "home": str(place.home),
+        "deadline": deadline,
+        "limits": limits.model_dump(),
+        "seed": seed,
+        "python": sys.executable,
+        "harness_dir": harness_dir,
+        "settings": harness.settings,
+    }
+    for name, text in harness.files.items():
+        target = place.root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(render(text, values))
+    stdin = None
+    if harness.stdin is not None:
+        stdin = folder / "stdin"
+        stdin.write_text(render(harness.stdin, values), "utf-8", "surrogatepass")
+    warm = harness.warm
+    return Invocation(
+        argv=[render(part, values) for part in harness.command],
+        env=_environment(harness, place, values, marker),
+        stdin=stdin,
+        script=render(warm.script, values) if warm else None,
+        python=render(warm.python, values) if warm else None,
+    )
+
+
+def _environment(
+    harness: Harness, place: Place, values: dict[str, Any], marker: str
+) -> dict[str, str]:
+    path = os.environ.get("PATH", os.defpath)
+    env = {
+        "PATH": f"{COMMANDS}{os.pathsep}{path}" if "shell" in harness.speaks else path,
+        "HOME": str(place.home),
+        "TMPDIR": str(place.root / "tmp"),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "NO_PROXY": "127.0.0.1,localhost",
+        "no_proxy": "127.0.0.1,localhost",
+        "DYNO_ATTEMPT": marker,
+        "DYNO_SERVERS": json.dumps(values["servers"]),
+    }
+    return env | {name: render(text, values) for name, text in harness.env.items()}
+
+
+# ---------------------------------------------------------------- templates
+
+_JINJA = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+_JINJA.filters["tojson"] = json.dumps  # plain JSON, not the HTML-safe form
+
+
+@lru_cache(maxsize=2048)
+def _template(text: str) -> jinja2.Template:
+    return _JINJA.from_string(text)
+
+
+def render(text: str, values: dict[str, Any]) -> str:
+    """A template with its values."""
+    return text if "{" not in text else _template(text).render(values)
+
+
+def check_templates(harness: Harness, where: str) -> None:
+    """Render every template with stand-in values.
+
+    Raises:
+        InputError: a template is not Jinja, or names a variable that does not exist.
+    """
+    values: dict[str, Any] = dict.fromkeys(VARIABLES, "x")
+    values |= {
+        "servers": [{"name": "functions", "url": "http://127.0.0.1:1/mcp"}],
+        "limits": Limits().model_dump(),
+        "settings": harness.settings,
+        "deadline": 0.0,
+        "seed": 0,
+        "harness_dir": str(Path(where).parent),
+    }
+    for key, text in _templates(harness):
+        try:
+            render(text, values)
+        except jinja2.TemplateError as error:
+            raise InputError(
+                f"`{key}` is not a usable template: {error}",
+                where=where,
+                mend=f"the variables are {', '.join(VARIABLES)}",
+            ) from error
+
+
+def _templates(harness: Harness) -> list[tuple[str, str]]:
+    found = [(f"command[{i}]", text) for i, text in enumerate(harness.command)]
+    found += [(f"files.{name}", text) for name, text in harness.files.items()]
+    found += [(f"env.{name}", text) for name, text in harness.env.items()]
+    found += [
+        (f"phases[{i}].command[{j}]", text)
+        for i, phase in enumerate(harness.phases)
+        for j, text in enumerate(phase.command)
+    ]
+    if harness.stdin is not None:
+        found.append(("stdin", harness.stdin))
+    if harness.warm:
+        found += [("warm.script", harness.warm.script), ("warm.python", harness.warm.python)]
+    return found
+
+
+_HARNESS_FILE = re.compile(r"\{\{\s*harness_dir\s*\}\}/([\w./-]+)")
+
+
+def source_files(harness: Harness, harness_dir: str) -> dict[str, Path]:
+    """The files beside the harness file that its templates name: their content is part of it.
+
+    Raises:
+        InputError: one of them is not there.
+    """
+    found = {}
+    for key, text in _templates(harness):
+        for name in _HARNESS_FILE.findall(text):
+            path = Path(harness_dir) / name
+            if not path.is_file():
+                raise InputError(
+                    f"`{key}` of the harness {harness.name!r} names {name!r}, and {path} is not there"
+                )
+            found[name] = path
+    return found

@@ -1,0 +1,491 @@
+"""From a sweep file to a list of attempt keys: all that will be run, and all that will be refused.
+
+Nothing is spent here, and everything that a person can get wrong comes out here. The plan is written to
+the evidence as the sweep's manifest before the first attempt starts; a worker on any machine makes its
+jobs from that manifest and the suite snapshots beside it, so that what crosses between processes is two
+ids and no payload.
+
+The attempt key is a sha256 over canonical JSON of what the agent (or user) can observe. Two equal keys
+are one attempt, in whatever sweep they occur; that is what makes a sweep resumable, and two sweeps share
+their work.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from suites.canonical import digest
+from suites.errors import InputError
+from suites.home import PROJECT
+from suites.loading import Located, load_harness, load_model
+from suites.loading_suites import load_suite, save_suite
+from suites.schema import DEFAULT_LIMITS, Harness, Limits, LoadedSuite, Model, Sweep, Task
+from tasks.attempt.environment import check_templates, source_files
+from tasks.versions import dyno_version, harness_version
+from warehouse.evidence import Evidence, write_atomically
+
+KEY_VERSION = 1
+"""Raised when the key's make-up changes: old attempts then stay where they are, under old keys."""
+BRIDGE_CONTRACT = 1
+"""Version of what a bridge shows an agent (texts of refusals, protocol, naming)."""
+SEED_POLICY = 1
+
+SUPPORTED_WIRES = ("chat", "none")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One suite × configuration, as the manifest states it (see docs/evidence.md)."""
+
+    record: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.record[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @cached_property
+    def harness_definition(self) -> Harness:
+        return Harness.model_validate(self.record["definitions"]["harness"])
+
+    @cached_property
+    def model_definition(self) -> Model:
+        return Model.model_validate(self.record["definitions"]["model"])
+
+    @property
+    def harness_dir(self) -> str:
+        return str(PROJECT / self.record["definitions"]["harness_dir"])
+
+    @property
+    def label(self) -> str:
+        """`suite · harness · model`, with the mode where it is not `once`."""
+        mode = "" if self.record["mode"] == "once" else f" ({self.record['mode']})"
+        return f"{self.record['suite']} · {self.record['harness']}{mode} · {self.record['model']}"
+
+
+@dataclass
+class Plan:
+    """A sweep as planned: its manifest and the suites it asks.
+
+    Attributes:
+        manifest: what is (or will be) in evidence/sweeps/<id>.json.
+        suites: by digest.
+    """
+
+    manifest: dict[str, Any]
+    suites: dict[str, LoadedSuite]
+    _tasks: dict[str, dict[str, Task]] = field(default_factory=dict)
+
+    @property
+    def sweep_id(self) -> str:
+        return self.manifest["sweep_id"]
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        return Sweep.model_validate(self.manifest["definition"])
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        return [Cell(record) for record in self.manifest["cells"]]
+
+    @cached_property
+    def by_key(self) -> dict[str, dict[str, Any]]:
+        """Planned attempts by key (the first, where two cells plan the same)."""
+        found: dict[str, dict[str, Any]] = {}
+        for planned in self.manifest["attempts"]:
+            found.setdefault(planned["key"], planned)
+        return found
+
+    def task(self, planned: dict[str, Any]) -> Task:
+        """The task of a planned attempt."""
+        suite_digest = self.cells[planned["cell"]].suite_digest
+        if suite_digest not in self._tasks:
+            suite = self.suites[suite_digest]
+            self._tasks[suite_digest] = {task.id: task for task in suite.tasks}
+        return self._tasks[suite_digest][planned["task_id"]]
+
+    def of_cell(self, cell: int) -> list[dict[str, Any]]:
+        """The planned attempts of one cell, in order."""
+        return [planned for planned in self.manifest["attempts"] if planned["cell"] == cell]
+
+    def write(self, evidence: Evidence) -> None:
+        """Put the manifest and the suites it asks into the evidence."""
+        for suite in self.suites.values():
+            folder = evidence.root / "suites" / suite.digest
+            if not folder.is_dir():
+                save_suite(folder, suite.suite, suite.tasks)
+        self.write_manifest(evidence)
+
+    def write_manifest(self, evidence: Evidence) -> None:
+        """Write (or, at the end, rewrite) the manifest alone."""
+        path = evidence.root / "sweeps" / f"{self.sweep_id}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(self.manifest, ensure_ascii=False).encode())
+
+    @classmethod
+    def read(cls, evidence: Evidence, sweep_id: str) -> Plan:
+        """The plan of a sweep that some process wrote.
+
+        Raises:
+            InputError: there is no such sweep.
+        """
+        path = evidence.root / "sweeps" / f"{sweep_id}.json"
+        try:
+            manifest = json.loads(path.read_bytes())
+        except FileNotFoundError as error:
+            raise InputError(f"there is no sweep {sweep_id!r} in {evidence.root}") from error
+        suites = {
+            suite_digest: load_suite(evidence.root / "suites" / suite_digest)
+            for suite_digest in manifest["suites"]
+        }
+        return cls(manifest, suites)
+
+
+# ---------------------------------------------------------------- making a plan
+
+
+def make_plan(
+    sweep: Sweep,
+    *,
+    harnesses: list[Located] | None = None,
+    fresh: bool = False,
+    validate_grade: Callable[[Task], None] | None = None,
+    need_keys: bool = True,
+) -> Plan:
+    """Everything a sweep will do.
+
+    Args:
+        sweep: as loaded, with the command line's changes applied.
+        harnesses: these instead of `sweep.harnesses` (an ad hoc agent that has no file).
+        fresh: give every attempt a new key, so that nothing already done is reused.
+        validate_grade: see `load_suite`.
+        need_keys: refuse real models whose API key is not in the environment (False to only look).
+
+    Raises:
+        InputError: anything that a person can mend; nothing has been written or spent.
+    """
+    suites = [load_suite(ref, validate_grade) for ref in sweep.suites]
+    located = harnesses or [load_harness(ref) for ref in sweep.harnesses]
+    models = [load_model(ref) for ref in sweep.models]
+    _refuse_twins("harness", [h.harness.name for h in located])
+    _refuse_twins("model", [model.name for model in models])
+    if need_keys:
+        _check_keys(models)
+    nonce = secrets.token_hex(8) if fresh else None
+    cells: list[dict[str, Any]] = []
+    attempts: list[dict[str, Any]] = []
+    configured = [_Configured.of(h) for h in located]
+    for suite in suites:
+        tasks = _chosen(suite, sweep)
+        parts = {task.id: _task_part(task) for task in tasks}
+        for harness in configured:
+            for model in models:
+                if _excluded(sweep, suite.suite.name, harness.harness.name, model.name):
+                    continue
+                cell = _cell(len(cells), suite, harness, model, sweep, tasks)
+                cells.append(cell)
+                if cell["refused"] is None:
+                    attempts += _attempts(cell, tasks, parts, harness, model, sweep, suite, nonce)
+    if not cells:
+        raise InputError("the sweep has no cell left", mend="look at its `exclude` and `only`")
+    cut = bool(sweep.only or sweep.limit)
+    now = time.time()
+    manifest = {
+        "format": 1,
+        "sweep_id": _sweep_id(sweep.name, now),
+        "name": sweep.name,
+        "started_at": now,
+        "finished_at": None,
+        "dyno_version": dyno_version(),
+        "definition": sweep.model_dump(mode="json", exclude_defaults=True),
+        "only": cut,
+        "suites": {
+            s.digest: {
+                "name": s.suite.name,
+                "version": s.suite.version,
+                "benchmark": s.suite.benchmark,
+                "tasks": len(s.tasks),
+            }
+            for s in suites
+        },
+        "cells": cells,
+        "attempts": attempts,
+        "refusals": [
+            {"cell": cell["cell"], "reason": cell["refused"]} for cell in cells if cell["refused"]
+        ],
+    }
+    return Plan(manifest, {suite.digest: suite for suite in suites})
+
+
+def _sweep_id(name: str, now: float) -> str:
+    """Sorts by time; two sweeps started in one second differ."""
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
+    return f"{stamp}-{name}-{secrets.token_hex(3)}"
+
+
+def _refuse_twins(kind: str, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"the {kind} {name!r} is in the sweep twice, and their results would look like one",
+                mend="give one of them another `name`",
+            )
+
+
+def _check_keys(models: list[Model]) -> None:
+    for model in models:
+        variable = model.api_key_env
+        if variable and not os.environ.get(variable):
+            raise InputError(
+                f"the model {model.name!r} needs its API key in the environment variable {variable}, "
+                "which is not set",
+                mend=f"export {variable}=…",
+            )
+
+
+def _chosen(suite: LoadedSuite, sweep: Sweep) -> list[Task]:
+    tasks = list(suite.tasks)
+    if sweep.only:
+        tasks = [task for task in tasks if fnmatch.fnmatchcase(task.id, sweep.only)]
+        if not tasks:
+            some = ", ".join(task.id for task in suite.tasks[:3])
+            raise InputError(
+                f"no task of {suite.suite.name} matches --only {sweep.only!r}",
+                mend=f"its ids look like {some}",
+            )
+    return tasks[: sweep.limit]
+
+
+def _excluded(sweep: Sweep, suite: str, harness: str, model: str) -> bool:
+    return any(
+        fnmatch.fnmatchcase(suite, rule.suite)
+        and fnmatch.fnmatchcase(harness, rule.harness)
+        and fnmatch.fnmatchcase(model, rule.model)
+        for rule in sweep.exclude
+    )
+
+
+@dataclass(frozen=True)
+class _Configured:
+    """A harness with all that makes it exact."""
+
+    harness: Harness
+    folder: str
+    version: str
+    sources: dict[str, str]
+
+    @classmethod
+    def of(cls, located: Located) -> _Configured:
+        harness, folder = located.harness, located.folder
+        check_templates(harness, f"{folder}/{harness.name}.yaml")
+        sources = {
+            name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for name, path in source_files(harness, folder).items()
+        }
+        return cls(harness, folder, harness_version(harness, folder, sources), sources)
+
+    @cached_property
+    def part(self) -> dict[str, Any]:
+        """What of it an agent's run depends on."""
+        told = self.harness.model_dump(
+            mode="json", exclude={"name", "description", "telemetry", "version_command", "requires"}
+        )
+        return {**told, "version": self.version, "sources": self.sources}
+
+    @property
+    def relative_folder(self) -> str:
+        path = Path(self.folder)
+        return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)
+
+
+def _model_part(model: Model) -> dict[str, Any]:
+    """What of a model its answers depend on: not its prices, its limits or where it is."""
+    part: dict[str, Any] = {
+        "id": model.model or model.name,
+        "wire": model.wire,
+        "parameters": model.parameters,
+    }
+    if model.is_scripted:
+        part |= {"behaviour": model.behaviour, "settings": _settings_part(model.scripted)}
+    return part
+
+
+def _settings_part(settings: dict[str, Any]) -> dict[str, Any]:
+    """A scripted model's settings; a playbook counts by its content, not by its path."""
+    playbook = settings.get("playbook")
+    if isinstance(playbook, str) and (PROJECT / playbook).is_file():
+        content = hashlib.sha256((PROJECT / playbook).read_bytes()).hexdigest()
+        return {**settings, "playbook": content}
+    return settings
+
+
+def _task_part(task: Task) -> dict[str, str]:
+    """Digests of what can be observed of a task, and of its gold (for models scripted from it)."""
+    seen = task.model_dump(
+        mode="json", include={"messages", "turns", "policy", "user", "setup"}, exclude_defaults=True
+    )
+    seen["environments"] = []
+    for environment in task.environments:
+        shown = environment.model_dump(mode="json", exclude={"root"})
+        for tool in environment.tools:
+            if tool.run and environment.root:
+                code = Path(environment.root) / tool.run.partition(":")[0]
+                shown.setdefault("code", {})[tool.run] = hashlib.sha256(
+                    code.read_bytes()
+                ).hexdigest()
+        seen["environments"].append(shown)
+    gold = task.oracle.model_dump(mode="json") if task.oracle else None
+    return {"seen": digest(seen), "gold": digest(gold)}
+
+
+def _cell(
+    number: int,
+    suite: LoadedSuite,
+    harness: _Configured,
+    model: Model,
+    sweep: Sweep,
+    tasks: list[Task],
+) -> dict[str, Any]:
+    dataset = suite.suite.dataset
+    unmetered = harness.harness.wire == "none" or model.endpoint == "none"
+    configuration = {
+        "harness": harness.part,
+        "model": _model_part(model),
+        "isolation": sweep.isolation,
+        "limits": sweep.limits.over(harness.harness.limits).model_dump(exclude_none=True),
+    }
+    config_hash = digest(configuration)[:16]
+    kind = "scripted" if model.is_scripted else "none" if model.endpoint == "none" else "http"
+    stamp = {
+        "harness": harness.harness.name,
+        "harness_version": harness.version,
+        "mode": harness.harness.mode,
+        "config_hash": config_hash,
+        "model": model.name,
+        "model_id": model.model or model.name,
+        "parameters": model.parameters,
+        "endpoint_kind": kind,
+        "suite": suite.suite.name,
+        "suite_version": suite.suite.version,
+        "dataset_source": dataset.source,
+        "dataset_version": dataset.version,
+        "dataset_sha256": dataset.sha256,
+        "dataset_date": dataset.date,
+        "user_model": None,
+        "bridge_contract": BRIDGE_CONTRACT,
+        "isolation": sweep.isolation,
+        "sealed": False,
+        "dyno_version": dyno_version(),
+        "unmetered": unmetered,
+    }
+    return {
+        "cell": number,
+        "benchmark": suite.suite.benchmark,
+        "suite": suite.suite.name,
+        "suite_version": suite.suite.version,
+        "suite_digest": suite.digest,
+        "dataset_version": dataset.version,
+        "grader": suite.suite.grader,
+        "harness": harness.harness.name,
+        "harness_version": harness.version,
+        "mode": harness.harness.mode,
+        "model": model.name,
+        "model_id": model.model or model.name,
+        "user_model": None,
+        "config_hash": config_hash,
+        "isolation": sweep.isolation,
+        "sealed": False,
+        "tasks": len(tasks),
+        "stamp": stamp,
+        "prices": model.prices.model_dump() if model.prices else None,
+        "refused": _refusal(harness.harness, model, sweep, tasks),
+        "definitions": {
+            "harness": harness.harness.model_dump(mode="json", exclude_defaults=True),
+            "harness_dir": harness.relative_folder,
+            "model": model.model_dump(mode="json", exclude_defaults=True),
+        },
+    }
+
+
+def _refusal(harness: Harness, model: Model, sweep: Sweep, tasks: list[Task]) -> str | None:
+    """Why this cell cannot be run, in words; None if it can."""
+    if sweep.isolation != "process":
+        return f"isolation {sweep.isolation!r} is not built yet; `process` is"
+    if harness.phases or harness.conversation:
+        return f"the harness {harness.name} runs in phases or turns, which are not built yet"
+    if harness.wire not in SUPPORTED_WIRES:
+        return f"the harness {harness.name} speaks the {harness.wire} wire; the gateway speaks chat"
+    if harness.wire != "none" and model.endpoint != "none" and harness.wire != model.wire:
+        return f"the harness speaks the {harness.wire} wire and the model {model.wire}"
+    if harness.wire != "none" and model.endpoint == "none":
+        return f"the model {model.name} is only a label, and the harness needs an endpoint"
+    for task in tasks:
+        needs = [name for name in ("turns", "user", "setup", "verify") if getattr(task, name)]
+        if needs:
+            return f"the task {task.id} needs `{needs[0]}`, which is not built yet"
+        if task.grade.needs:
+            return f"the task {task.id} is graded with a {task.grade.needs}, which is not built yet"
+        if task.environments and not harness.speaks:
+            return f"the task {task.id} has tools, and the harness {harness.name} speaks to none"
+    return None
+
+
+def _attempts(
+    cell: dict[str, Any],
+    tasks: list[Task],
+    parts: dict[str, dict[str, str]],
+    harness: _Configured,
+    model: Model,
+    sweep: Sweep,
+    suite: LoadedSuite,
+    nonce: str | None,
+) -> Iterator[dict[str, Any]]:
+    harness_part, model_part = digest(harness.part), digest(_model_part(model))
+    for task in tasks:
+        limits = resolved_limits(sweep, suite, task, harness.harness)
+        for repeat in range(sweep.repeats):
+            seed = attempt_seed(task.id, repeat, sweep.seed)
+            key = {
+                "key": KEY_VERSION,
+                "bridge": BRIDGE_CONTRACT,
+                "task": parts[task.id]["seen"],
+                "limits": limits.model_dump(),
+                "harness": harness_part,
+                "model": model_part,
+                "isolation": sweep.isolation,
+                "seed": seed,
+                "repeat": repeat,
+            }
+            if model.is_scripted:
+                key["gold"] = parts[task.id]["gold"]
+            if nonce:
+                key["fresh"] = nonce
+            yield {
+                "key": digest(key),
+                "cell": cell["cell"],
+                "task_id": task.id,
+                "repeat": repeat,
+                "seed": seed,
+            }
+
+
+def resolved_limits(sweep: Sweep, suite: LoadedSuite, task: Task, harness: Harness) -> Limits:
+    """The limits of one attempt: sweep > suite > task > harness > dyno's own."""
+    return sweep.limits.over(suite.suite.limits, task.limits, harness.limits, DEFAULT_LIMITS)
+
+
+def attempt_seed(task_id: str, repeat: int, sweep_seed: int) -> int:
+    """31 bits from the task, the repeat and the sweep's seed: the same on every machine."""
+    text = f"{SEED_POLICY}/{sweep_seed}/{task_id}/{repeat}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1

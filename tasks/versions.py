@@ -1,0 +1,132 @@
+"""Exact versions, for the stamp: dyno's own, and each harness's as its program states it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from suites.errors import InputError
+from suites.home import PROJECT, dyno_home
+from suites.schema import Harness
+from warehouse.evidence import write_atomically
+
+SECONDS = 60.0
+"""How long a program may take to state its version (a cold Python CLI takes several seconds)."""
+
+
+@cache
+def dyno_version() -> str:
+    """dyno's version, with the commit where it runs from a clone."""
+    version = metadata.version("dyno")
+    head = PROJECT / ".git" / "HEAD"
+    try:
+        text = head.read_text().strip()
+        if text.startswith("ref: "):
+            text = (PROJECT / ".git" / text[5:]).read_text().strip()
+    except OSError:
+        return version
+    return f"{version}+{text[:8]}"
+
+
+def harness_version(harness: Harness, folder: str, sources: dict[str, str]) -> str:
+    """The exact version of a harness.
+
+    What it states, what its `version_command` prints, or else the hash of what runs: the files beside
+    its YAML, or its program.
+
+    Raises:
+        InputError: its program, or one it requires, is not on this machine; its version command fails.
+    """
+    _check_programs(harness)
+    if harness.version:
+        return harness.version
+    if harness.version_command:
+        return _stated_version(harness, folder)
+    if sources:
+        joined = "".join(f"{name}={sha}\n" for name, sha in sorted(sources.items()))
+        return "sha256:" + hashlib.sha256(joined.encode()).hexdigest()[:12]
+    found = _program(harness)
+    if found is None:
+        return "unknown"
+    paths = [Path(found), *(Path(word) for word in harness.command[1:] if Path(word).is_file())]
+    content = hashlib.sha256()
+    for path in paths:
+        content.update(path.read_bytes())
+    return "sha256:" + content.hexdigest()[:12]
+
+
+def _program(harness: Harness) -> str | None:
+    first = harness.command[0] if harness.command and harness.warm is None else ""
+    return None if not first or "{" in first else shutil.which(first)
+
+
+def _check_programs(harness: Harness) -> None:
+    needed = list(harness.requires)
+    if harness.command and harness.warm is None and "{" not in harness.command[0]:
+        needed.append(harness.command[0])
+    for program in needed:
+        if shutil.which(program) is None:
+            raise InputError(
+                f"the harness {harness.name!r} needs the program {program!r}, which is not on this machine",
+                mend=f"install it, or put it on PATH (`dyno doctor` shows what is found): {program}",
+            )
+
+
+def _stated_version(harness: Harness, folder: str) -> str:
+    command = [word.replace("{{ harness_dir }}", folder) for word in harness.version_command or ()]
+    program = shutil.which(command[0])
+    if program is None:
+        raise InputError(
+            f"the harness {harness.name!r} needs the program {command[0]!r}, which is not on this machine"
+        )
+    stat = Path(program).stat()
+    identity = json.dumps([command, os.path.realpath(program), stat.st_size, stat.st_mtime_ns])
+    cache_file = dyno_home() / "versions.json"
+    known = _read_cache(cache_file)
+    if identity not in known:
+        known[identity] = _ask(harness, command)
+        cache_file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(cache_file, json.dumps(known, indent=1).encode())
+    return known[identity]
+
+
+def _ask(harness: Harness, command: list[str]) -> str:
+    with tempfile.TemporaryDirectory() as home:
+        env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "LANG": "C.UTF-8"}
+        try:
+            done = subprocess.run(
+                command,
+                env=env,
+                cwd=home,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise InputError(
+                f"the version command of the harness {harness.name!r} failed: {error}"
+            ) from error
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    if done.returncode != 0 or not lines:
+        raise InputError(
+            f"the version command of the harness {harness.name!r} exited with {done.returncode} and said "
+            f"{(done.stderr or done.stdout).strip()[-200:]!r}",
+            mend=f"try it: {' '.join(command)}",
+        )
+    return lines[0][:100]
+
+
+def _read_cache(path: Path) -> dict[str, str]:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
