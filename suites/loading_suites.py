@@ -117,10 +117,11 @@ def save_suite(
     header = suite.model_dump(mode="json", exclude_defaults=True)
     text = yaml.safe_dump(header, sort_keys=False, allow_unicode=True, width=100)
     code = run_files(tasks)
-    found = suite_digest(suite, tasks)
+    plain = [_plain(task) for task in tasks]
+    found = _digest(header, plain, code)
     files = {
         "suite.yaml": text.encode(),
-        "tasks.jsonl": b"".join(_task_line(task) + b"\n" for task in tasks),
+        "tasks.jsonl": b"".join(_line(task) for task in plain),
         "digest": f"{found}\n".encode(),
         **{relative: path.read_bytes() for relative, path in code.items()},
         **(beside or {}),
@@ -168,13 +169,14 @@ def suite_digest(suite: Suite, tasks: Sequence[Task]) -> str:
 
     Fields at their default are left out, so that a new optional field does not change old digests.
     """
-    value: dict[str, Any] = {
-        "suite": suite.model_dump(mode="json", exclude_defaults=True),
-        "tasks": [_plain(task) for task in tasks],
-    }
-    files = run_files(tasks)
-    if files:
-        value["files"] = {relative: file_sha256(path) for relative, path in files.items()}
+    header = suite.model_dump(mode="json", exclude_defaults=True)
+    return _digest(header, [_plain(task) for task in tasks], run_files(tasks))
+
+
+def _digest(header: dict[str, Any], tasks: list[dict[str, Any]], code: Mapping[str, Path]) -> str:
+    value: dict[str, Any] = {"suite": header, "tasks": tasks}
+    if code:
+        value["files"] = {relative: file_sha256(path) for relative, path in code.items()}
     return digest(value)
 
 
@@ -306,8 +308,8 @@ def _plain(task: Task) -> dict[str, Any]:
     return value
 
 
-def _task_line(task: Task) -> bytes:
-    return json.dumps(_plain(task), ensure_ascii=False, separators=(",", ":")).encode()
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _has_tasks(path: Path) -> bool:
@@ -315,14 +317,20 @@ def _has_tasks(path: Path) -> bool:
     return any(line.startswith("tasks:") for line in path.read_text("utf-8").splitlines())
 
 
-def _mend_name(name: str, known: dict[str, Path]) -> str:
-    if name == "bfcl" or name.startswith("bfcl-"):
-        converted = [other for other in known if other.startswith("bfcl-")]
-        if not converted:
-            return "run `dyno convert bfcl` first"
-        return closest(name, converted) or f"converted: {', '.join(converted)}"
-    near = closest(name, known)
-    return near or (f"known: {', '.join(known)}" if known else "run `dyno convert bfcl` first")
+def _mend_name(name: str, known: Mapping[str, Path]) -> str:
+    convertible = {
+        f"{path.stem}-{category}".replace("_", "-"): path.stem
+        for path in sorted(SHIPPED.glob("*.yaml"))
+        if not _has_tasks(path)
+        for category in read_yaml(path)[0].get("categories", {})
+    }
+    if name in convertible:
+        return f"it is not converted yet: run `dyno convert {convertible[name]}`"
+    if name in convertible.values():
+        names = ", ".join(other for other in convertible if convertible[other] == name)
+        return f"that is a benchmark; its suites are {names} (made by `dyno convert {name}`)"
+    near = closest(name, {**known, **convertible})
+    return near or f"known: {', '.join(known)}"
 
 
 def _mend_file(value: Any) -> str:

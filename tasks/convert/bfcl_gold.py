@@ -67,7 +67,7 @@ def _ways(
             )
         ]
         names.append(name)
-        values.append(written or [""])
+        values.append(written or [[] if part.get("type") in {"array", "tuple"} else ""])
     found = itertools.islice(_products(values), MOST_RENDERINGS)
     return [dict(zip(names, chosen, strict=True)) for chosen in found]
 

@@ -22,7 +22,7 @@ import os
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,12 @@ def version(dataset: str) -> str:
     return f"{dataset}+{REVISION}"
 
 
-def validate_spec(spec: dict[str, Any]) -> None:
+def validate_spec(spec: dict[str, Any], tools: Mapping[str, str] | None = None) -> None:
     """Refuse a spec this grader cannot judge by.
+
+    Args:
+        spec: `grade.spec`.
+        tools: of the task; not looked at, as upstream's documents name its functions.
 
     Raises:
         InputError: `where` is the key inside `grade.spec`.

@@ -11,7 +11,8 @@ is read in three scopes, and none of them is mistaken for another:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -95,3 +96,18 @@ def first_response(
         return None, "the first tool call came before any model call"
     following = next((request for request in requests if request > first), None)
     return [call for call in calls if following is None or call.seq < following], ""
+
+
+def rows_of(calls: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
+    """The `bridge.jsonl` rows of an agent that made these calls and had each accepted.
+
+    Args:
+        calls: tool name and arguments (JSON values) of each.
+    """
+    rows: list[dict[str, Any]] = []
+    for tool, arguments in calls:
+        seq = len(rows) + 1
+        text = json.dumps(arguments, ensure_ascii=False)
+        rows.append({"seq": seq, "event": "call", "tool": tool, "native": tool, "arguments": text})
+        rows.append({"seq": seq + 1, "event": "result", "call": seq, "status": "ok"})
+    return rows

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -28,7 +28,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from suites.errors import InputError
 from suites.schema import Frozen
-from suites.wording import explain, key_path
+from suites.wording import closest, explain, key_path
 from tasks.grade.calls import Call, calls_of
 from tasks.grade.jobs import Check, Job, Verdict
 from tasks.grade.recorded import Recorded
@@ -107,19 +107,34 @@ def version(dataset: str) -> str:
     return REVISION
 
 
-def validate_spec(spec: dict[str, Any]) -> None:
-    """Refuse checks that cannot be made.
+def validate_spec(spec: dict[str, Any], tools: Mapping[str, str] | None = None) -> None:
+    """Refuse checks that cannot be made, or that name a tool the task does not have.
+
+    Args:
+        spec: `grade.spec`.
+        tools: wire name to native name of the task's tools; None: any tool will do.
 
     Raises:
         InputError: `where` is the key inside `grade.spec`.
     """
     try:
-        ChecksSpec.model_validate(spec)
+        checks = ChecksSpec.model_validate(spec).checks
     except ValidationError as error:
         path, what, mend = explain(error, ChecksSpec)
         # The chosen kind stands in a tagged union's path, and in no file.
         where = key_path([key for n, key in enumerate(path) if n != 2])
         raise InputError(what, where=where, mend=mend) from error
+    if tools is None:
+        return
+    known = {*tools, *tools.values()}
+    for number, check in enumerate(checks):
+        tool = getattr(check, "tool", None)
+        if tool is not None and tool not in known:
+            raise InputError(
+                f"the task has no tool {tool!r}",
+                where=f"checks[{number}].tool",
+                mend=closest(tool, known) or f"it has {', '.join(sorted(known)) or 'none'}",
+            )
 
 
 def grade(job: Job, recorded: Recorded) -> Verdict:
@@ -196,10 +211,9 @@ def _look(check: CheckSpec, seen: _Seen) -> tuple[bool, str]:
         return _look_at_stdout(check, seen.recorded.stdout())
     if isinstance(check, ToolCallsAtMost):
         found = len(seen.matching(check.tool, {}))
-        whose = f"of {check.tool} " if check.tool else ""
-        return (
-            found <= check.at_most,
-            f"{found} calls {whose}were made, at most {check.at_most} may be",
+        whose = f" of {check.tool}" if check.tool else ""
+        return found <= check.at_most, (
+            f"calls made{whose}: {found}, allowed: {check.at_most}; recorded: {seen.told(check.tool)}"
         )
     wanted = f"{check.tool}({_short(json.dumps(check.arguments)) if check.arguments else '…'})"
     found = len(seen.matching(check.tool, check.arguments))

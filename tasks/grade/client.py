@@ -2,11 +2,12 @@
 
 Claim: a grader that hangs or crashes costs the one try it was judging, which becomes a grader_error
 with the reason; the tries before and after it are graded as if nothing had happened. Threads may share
-one `Grading`: each job has the worker to itself.
+one `Grading`: each has the worker to itself for a batch.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import select
@@ -32,6 +33,9 @@ JOB_SECONDS = 30.0
 """Longest one grade may take; BFCL's takes well under a millisecond."""
 GRACE_SECONDS = 5.0
 """How much later the parent stops waiting, should the worker's own timer fail."""
+TOO_LONG = "the grader took longer than"
+BATCH = 32
+"""Jobs sent at once: waking the other process costs more than a grade does."""
 REASON_BYTES = 2000
 """How much of a dead worker's last words becomes the reason."""
 
@@ -53,19 +57,15 @@ class Grading:
 
         `solved` is None for a grader_error, and `error` then says why.
         """
-        with self._lock:
-            answer = self._ask(job)
-        answer.pop("id", None)
-        return {
-            "grader": job.grader,
-            "spec_hash": job.spec_hash,
-            "graded_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            **answer,
-        }
+        return next(self.grade_bundles([job]))
 
     def grade_bundles(self, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
         """The grade of each job, in order."""
-        return map(self.grade, jobs)
+        waiting = iter(jobs)
+        while batch := list(itertools.islice(waiting, BATCH)):
+            with self._lock:
+                answers = self._ask(batch)
+            yield from map(_grade, batch, answers)
 
     def grade_attempts(self, evidence: Evidence, jobs: Iterable[Job]) -> Counter[str]:
         """Grade finished tries and keep the grades beside them; no old grade is touched.
@@ -79,8 +79,8 @@ class Grading:
             `new` and how many say what one on disk `unchanged` says already.
         """
         counts: Counter[str] = Counter(solved=0, failed=0, grader_error=0, new=0, unchanged=0)
-        for job in jobs:
-            grade = self.grade(job)
+        ours, theirs = itertools.tee(jobs)
+        for job, grade in zip(ours, self.grade_bundles(theirs), strict=True):
             counts[{True: "solved", False: "failed", None: "grader_error"}[grade["solved"]]] += 1
             counts["new" if evidence.write_grade(job.id, grade) else "unchanged"] += 1
         return counts
@@ -96,27 +96,42 @@ class Grading:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    def _ask(self, job: Job) -> dict[str, Any]:
-        if self._worker is not None and not self._worker.fits(job.dataset):
-            self._drop()
-        if self._worker is None:
-            self._worker = _Worker.start(job.dataset)
+    def _ask(self, batch: list[Job]) -> list[dict[str, Any]]:
+        """The worker's answers; where it dies of a batch, each job is asked alone."""
+        if any(job.dataset != batch[0].dataset for job in batch):
+            return [answer for job in batch for answer in self._ask([job])]
+        worker = self._fitting(batch[0].dataset)
+        used = worker.answered > 0
         try:
-            answer, reason = self._worker.ask(job, self._seconds)
+            answers, reason = worker.ask(batch, self._seconds)
         except (
             BaseException
         ):  # Ctrl-C: the answer will come, and must not be taken for the next one's
             self._drop()
             raise
-        if answer is not None:
-            return answer
+        if answers is not None:
+            return answers
         self._drop()
+        if len(batch) > 1:
+            return [answer for job in batch for answer in self._ask([job])]
+        if used and not reason.startswith(TOO_LONG):
+            return self._ask(batch)  # what an earlier job left behind must not cost this one
         died = grader_error("grader_died", reason)
-        return {
-            "grader_version": _version(job),
-            "bundle_hash": _bundle_hash(job),
-            **died.as_json(),
-        }
+        return [
+            {
+                "grader_version": _version(batch[0]),
+                "bundle_hash": _bundle_hash(batch[0]),
+                **died.as_json(),
+            }
+        ]
+
+    def _fitting(self, dataset: str) -> _Worker:
+        """The worker, another if this one is dead or holds another version of a package."""
+        if self._worker is not None and not self._worker.fits(dataset):
+            self._drop()
+        if self._worker is None:
+            self._worker = _Worker.start(dataset)
+        return self._worker
 
     def _drop(self) -> None:
         if self._worker is not None:
@@ -131,6 +146,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
     dataset: str
+    answered: int = 0
 
     @classmethod
     def start(cls, dataset: str) -> _Worker:
@@ -147,32 +163,34 @@ class _Worker:
         return cls(process, errors, dataset)
 
     def fits(self, dataset: str) -> bool:
-        """False if another version of a package has been imported; two cannot live in one process."""
-        return not dataset or dataset == self.dataset
+        """False if it is dead, or has another version of a package: two cannot live in one process."""
+        return dataset in ("", self.dataset) and self.process.poll() is None
 
-    def ask(self, job: Job, seconds: float) -> tuple[dict[str, Any] | None, str]:
-        """The answer, or None and the reason why there is none (the worker is then of no use)."""
-        line = json.dumps({**job.as_json(), "seconds": seconds}).encode() + b"\n"
+    def ask(self, jobs: list[Job], seconds: float) -> tuple[list[dict[str, Any]] | None, str]:
+        """The answers, or None and the reason why there are none (the worker is then of no use)."""
+        asked = {"seconds": seconds, "jobs": [job.as_json() for job in jobs]}
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None
         assert stdout is not None
         try:
-            stdin.write(line)
+            stdin.write(json.dumps(asked).encode() + b"\n")
             stdin.flush()
         except OSError:
             return None, self._last_words(seconds)
-        if not select.select([stdout], [], [], seconds + GRACE_SECONDS)[0]:
-            return None, f"the grader took longer than {seconds:g} s"
+        patience = len(jobs) * seconds + GRACE_SECONDS
+        if not select.select([stdout], [], [], patience)[0]:
+            return None, f"{TOO_LONG} {seconds:g} s"
         reply = stdout.readline()
         if not reply.endswith(b"\n"):
             return None, self._last_words(seconds)
-        answer: dict[str, Any] = json.loads(reply)
-        return answer, ""
+        answers: list[dict[str, Any]] = json.loads(reply)
+        self.answered += len(answers)
+        return answers, ""
 
     def _last_words(self, seconds: float) -> str:
         code = self.process.wait()
         if code == -signal.SIGALRM:
-            return f"the grader took longer than {seconds:g} s"
+            return f"{TOO_LONG} {seconds:g} s"
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
         self.errors.seek(0)
         words = self.errors.read()[-REASON_BYTES:].decode("utf-8", "replace").strip()
@@ -187,6 +205,16 @@ class _Worker:
                     pipe.close()
                 except OSError:
                     pass
+
+
+def _grade(job: Job, answer: dict[str, Any]) -> dict[str, Any]:
+    """The worker's answer as the evidence keeps it."""
+    return {
+        "grader": job.grader,
+        "spec_hash": job.spec_hash,
+        "graded_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **{key: value for key, value in answer.items() if key != "id"},
+    }
 
 
 def _scrubbed() -> dict[str, str]:

@@ -3,20 +3,21 @@
 A grader is a module with three functions, imported when it is first named: planning a sweep must not
 pay for graders it does not use.
 
-    version(dataset)      the `grader_version` of its grades, given the version of the benchmark's package
-    validate_spec(spec)   refuses (InputError, `where` the key) what it could not judge by
-    grade(job, recorded)  the verdict, pure over both
+    version(dataset)             the `grader_version` of its grades, with that version of the package
+    validate_spec(spec, tools)   refuses (InputError, `where` the key) what it could not judge by
+    grade(job, recorded)         the verdict, pure over both
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from suites.errors import InputError
 from suites.schema import Task
-from tasks.grade.jobs import Job, Verdict
+from tasks.grade.jobs import Job, Verdict, native_names
 from tasks.grade.recorded import Recorded
 
 GRADERS = {"bfcl": "tasks.grade.bfcl", "checks": "tasks.grade.checks"}
@@ -27,7 +28,7 @@ class Grader(Protocol):
 
     def version(self, dataset: str) -> str: ...
 
-    def validate_spec(self, spec: dict[str, Any]) -> None: ...
+    def validate_spec(self, spec: dict[str, Any], tools: Mapping[str, str] | None) -> None: ...
 
     def grade(self, job: Job, recorded: Recorded) -> Verdict: ...
 
@@ -59,6 +60,6 @@ def validate_grade(task: Task) -> None:
     except InputError as error:
         raise InputError(error.what, where="grade.grader", mend=error.mend) from error
     try:
-        chosen.validate_spec(task.grade.spec)
+        chosen.validate_spec(task.grade.spec, native_names(task))
     except InputError as error:
         raise InputError(error.what, where=f"grade.spec.{error.where}", mend=error.mend) from error

@@ -7,7 +7,7 @@ that: the same job gives the same verdict.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,8 @@ class Job:
         return digest(asked)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as JSON values."""
-        return asdict(self)
+        """All of it, as JSON values (not copied: a deep copy of a spec costs more than grading it)."""
+        return dict(vars(self))
 
 
 def job_for(suite: Suite, task: Task, folder: Path, key: str) -> Job:
@@ -118,9 +118,10 @@ class Verdict:
 
     def as_json(self) -> dict[str, Any]:
         """All of it, as JSON values; what no UTF-8 can hold (lone surrogates) as visible text."""
-        value = asdict(self)
-        for check in value["checks"]:
-            check["finding"] = _plain(check["finding"])
+        value = dict(vars(self))
+        value["checks"] = [
+            {**vars(check), "finding": _plain(check.finding)} for check in self.checks
+        ]
         if self.error is not None:
             value["error"] = {key: _plain(text) for key, text in self.error.items()}
         return value

@@ -5,15 +5,18 @@ key in the environment, and hurts one grade at most. A job that takes too long e
 timer of the kernel, which no busy loop and no regular expression can hold up; whoever asked starts
 another and goes on. When the line from the parent ends, however the parent died, this process ends.
 
-    python -m tasks.grade.worker      stdin: job lines (tasks/grade/jobs.py) with `seconds`
-                                      stdout: {"id", "grader_version", "bundle_hash", verdict…}
+    python -m tasks.grade.worker      stdin: {"seconds": for each job, "jobs": [tasks/grade/jobs.py, …]}
+                                      stdout: [{"id", "grader_version", "bundle_hash", verdict…}, …]
+
+A line is read whole before any of it is graded and answered whole after, so neither end can wait for
+the other's pipe to empty.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import queue
+import select
 import signal
 import sys
 import threading
@@ -27,11 +30,8 @@ from tasks.grade.recorded import Recorded, read
 from warehouse.evidence import CorruptBundle
 
 
-def answer(line: bytes) -> dict[str, Any]:
-    """Grade one job line; every mistake becomes a grader_error, none an exception."""
-    asked = json.loads(line)
-    seconds = asked.pop("seconds", 0)
-    job = Job(**asked)
+def answer(job: Job, seconds: float = 0) -> dict[str, Any]:
+    """Grade one job; every mistake becomes a grader_error, none an exception."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
     recorded, version = Recorded(), "unknown"
     try:
@@ -68,17 +68,20 @@ def _ruled_by_ending(job: Job, recorded: Recorded) -> Verdict | None:
 
 def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
     """Answer jobs until the line ends."""
-    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-
-    def receive() -> None:
-        for line in stdin:
-            lines.put(line)
-        os._exit(0)  # the parent is gone or done: whatever is being graded, nobody waits for it
-
-    threading.Thread(target=receive, daemon=True).start()
-    while True:
-        stdout.write(json.dumps(answer(lines.get())).encode() + b"\n")
+    threading.Thread(target=_end_with, args=(stdin.fileno(),), daemon=True).start()
+    for line in stdin:
+        asked = json.loads(line)
+        answers = [answer(Job(**job), asked["seconds"]) for job in asked["jobs"]]
+        stdout.write(json.dumps(answers).encode() + b"\n")
         stdout.flush()
+
+
+def _end_with(descriptor: int) -> None:
+    """End this process once the other end of the line is closed, whatever is being graded."""
+    watch = select.poll()
+    watch.register(descriptor, 0)  # asks for nothing; a hang-up is told in any case
+    watch.poll()
+    os._exit(0)
 
 
 def main() -> None:
