@@ -112,14 +112,12 @@ class Gateway:
         variable = model.get("api_key_env")
         key = os.environ.get(variable) if variable else None
         upstream = await self._upstream(token, model, key, try_number)
-        self._lines[token] = Line(
-            upstream,
-            journal,
-            limits,
-            budget_error,
-            tell,
-            variable if variable and not key else None,
-        )
+        missing = variable if variable and not key else None
+        try:
+            self._lines[token] = Line(upstream, journal, limits, budget_error, tell, missing)
+        except ValueError:
+            self._scripted.forget(token)
+            raise
 
     async def close(self, token: str) -> dict[str, Any]:
         """End an attempt's line; what is under way is read on for a moment, then cut off.

@@ -13,14 +13,18 @@ ledger, this model's own count of what it was asked and answered. It ends when t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
+import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import uvicorn
+import uvloop
 
 from bridges import scripted_chat
 from bridges.answering import Answering
@@ -157,45 +161,48 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: this process ends with its control line."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 async def serve(control: socket.socket) -> None:
-    """Serve until the control line ends."""
+    """Be the scripted models on this control line, until the process ends."""
     models = ScriptedModels()
-    listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            models,
-            lifespan="off",
-            access_log=False,
-            log_level="critical",
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=0,
-            server_header=False,
-            date_header=False,
-        )
+    # the protocol is named because asyncio turns Nagle's delay off only where it sees it
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(2048)
+    config = uvicorn.Config(
+        models,
+        http="httptools",
+        loop="none",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=300,
     )
-
-    def end() -> None:
-        server.should_exit = server.force_exit = True
-
-    answering = Answering({"open": models.open, "close": models.close}, end)
+    serving = asyncio.create_task(_Server(config).serve(sockets=[listening]))
+    answering = Answering({"open": models.open, "close": models.close}, lambda: os._exit(0))
     await answering.listen(control)
     answering.notify({"event": "ready", "port": listening.getsockname()[1]})
-    await server.serve(sockets=[listening])
+    await serving
 
 
 def main() -> None:
     """`python -m bridges.scripted --control-fd N`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[sys.argv.index("--control-fd") + 1]))
     control.set_inheritable(False)
-    with asyncio.Runner(loop_factory=_loop) as runner:
-        runner.run(serve(control))
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    import uvloop
-
-    return uvloop.new_event_loop()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.disable(logging.CRITICAL)  # a connection dropped by script is no news
+    uvloop.run(serve(control))
 
 
 if __name__ == "__main__":
