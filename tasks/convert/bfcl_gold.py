@@ -22,6 +22,8 @@ GoldCall = tuple[str, Arguments]
 """Native name and arguments."""
 
 MOST_RENDERINGS = 64
+JAVA_ELEMENTS = {"integer": "int", "any": "Object"}
+"""BFCL's names of array elements that are not Java's own."""
 
 
 def renderings(
@@ -135,7 +137,7 @@ def _java(value: Any, kind: str, items: str) -> Iterator[str]:
             if kind == "ArrayList":
                 yield f"new ArrayList<>(Arrays.asList({inside}))" if value else "new ArrayList<>()"
             else:
-                yield f"new {items if items != 'any' else 'Object'}[]{{{inside}}}"
+                yield f"new {JAVA_ELEMENTS.get(items, items)}[]{{{inside}}}"
     else:
         yield _java_scalar(value, kind)
 
