@@ -175,17 +175,11 @@ def make_plan(
     Raises:
         InputError: anything that a person can mend; nothing has been written or spent.
     """
+    configured, models = check_configurations(sweep, harnesses, need_keys=need_keys)
     suites = [load_suite(ref, validate_grade) for ref in sweep.suites]
-    located = harnesses or [load_harness(ref) for ref in sweep.harnesses]
-    models = [load_model(ref) for ref in sweep.models]
-    _refuse_twins("harness", [h.harness.name for h in located])
-    _refuse_twins("model", [model.name for model in models])
-    if need_keys:
-        _check_keys(models)
     nonce = secrets.token_hex(8) if fresh else None
     cells: list[dict[str, Any]] = []
     attempts: list[dict[str, Any]] = []
-    configured = [_Configured.of(h) for h in located]
     for suite in suites:
         tasks = _chosen(suite, sweep)
         parts = {task.id: _task_part(task) for task in tasks}
@@ -226,6 +220,23 @@ def make_plan(
         ],
     }
     return Plan(manifest, {suite.digest: suite for suite in suites})
+
+
+def check_configurations(
+    sweep: Sweep, harnesses: list[Located] | None = None, *, need_keys: bool = True
+) -> tuple[list[Configured], list[Model]]:
+    """The harnesses, made exact, and the models of a sweep: all but its suites.
+
+    Raises:
+        InputError: one is missing, wrong, not on this machine, named twice, or has no key.
+    """
+    located = harnesses or [load_harness(ref) for ref in sweep.harnesses]
+    models = [load_model(ref) for ref in sweep.models]
+    _refuse_twins("harness", [h.harness.name for h in located])
+    _refuse_twins("model", [model.name for model in models])
+    if need_keys:
+        _check_keys(models)
+    return [Configured.of(h) for h in located], models
 
 
 def _sweep_id(name: str, now: float) -> str:
@@ -277,7 +288,7 @@ def _excluded(sweep: Sweep, suite: str, harness: str, model: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Configured:
+class Configured:
     """A harness with all that makes it exact."""
 
     harness: Harness
@@ -286,7 +297,7 @@ class _Configured:
     sources: dict[str, str]
 
     @classmethod
-    def of(cls, located: Located) -> _Configured:
+    def of(cls, located: Located) -> Configured:
         harness, folder = located.harness, located.folder
         check_templates(harness, f"{folder}/{harness.name}.yaml")
         sources = {
@@ -352,7 +363,7 @@ def _task_part(task: Task) -> dict[str, str]:
 def _cell(
     number: int,
     suite: LoadedSuite,
-    harness: _Configured,
+    harness: Configured,
     model: Model,
     sweep: Sweep,
     tasks: list[Task],
@@ -445,7 +456,7 @@ def _attempts(
     cell: dict[str, Any],
     tasks: list[Task],
     parts: dict[str, dict[str, str]],
-    harness: _Configured,
+    harness: Configured,
     model: Model,
     sweep: Sweep,
     suite: LoadedSuite,

@@ -1,0 +1,270 @@
+"""The `dyno` command: the map of what can be done, and nothing of how.
+
+Each command imports what it needs when it runs, so that `dyno --help` and the reading commands do not
+pay for Prefect or DuckDB. A mistake of the user's is an `InputError` and exits with 2; a sweep that was
+stopped exits with 130, one that has infrastructure errors with 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from suites.errors import InputError
+
+OK, HAS_ERRORS, USERS_ERROR, STOPPED = 0, 1, 2, 130
+
+
+class Map(click.Group):
+    """Commands in the order a newcomer meets them, errors in words, and no traceback for mistakes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            click.echo(f"dyno: {error}", err=True)
+            ctx.exit(USERS_ERROR)
+        except BrokenPipeError:  # `dyno scorecard | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            ctx.exit(OK)
+
+
+@click.group(
+    cls=Map, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(package_name="dyno")
+def main() -> None:
+    """A dynamometer for agent harnesses: measures harness × model × mode on public benchmarks.
+
+    \b
+    First time:      dyno sweep smoke            three BFCL categories, offline, about a minute
+    Your own agent:  dyno run bfcl-simple-python --agent 'my-agent {prompt}' --model vendor/name
+    Results:         dyno scorecard · dyno show ATTEMPT · dyno sql "from scorecard"
+    Files:           suites/{benchmarks,harnesses,models,sweeps}/*.yaml; state in .dyno/ (DYNO_HOME)
+    """
+
+
+def say(text: str) -> None:
+    """A line of the command's own."""
+    click.echo(text)
+
+
+def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--only", metavar="GLOB", help="Tasks whose id matches; gives no index."),
+        click.option(
+            "--limit", type=click.IntRange(1), help="At most so many tasks of each suite."
+        ),
+        click.option(
+            "--repeats", type=click.IntRange(1), help="Attempts of each task in each cell."
+        ),
+        click.option("--fresh", is_flag=True, help="Run again what is done, under new keys."),
+    ):
+        command = option(command)
+    return command
+
+
+def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--concurrency", type=click.IntRange(1), help="Attempts at once."),
+        click.option("--yes", "-y", is_flag=True, help="Do not ask before spending money."),
+    ):
+        command = option(command)
+    return command
+
+
+# ---------------------------------------------------------------- running
+
+
+@main.command()
+@click.argument("benchmark")
+@click.option(
+    "--source", metavar="PATH", help="A local wheel, folder or checkout, not the package."
+)
+@click.option("--category", "categories", multiple=True, help="Only this category (repeatable).")
+def convert(benchmark: str, source: str | None, categories: tuple[str, ...]) -> None:
+    """Turn a benchmark's dataset into suites (bfcl)."""
+    from flows import commands
+
+    commands.convert(benchmark, source, list(categories) or None)
+
+
+@main.command()
+@click.argument("file")
+@_plan_options
+@click.option("--json", "as_json", is_flag=True, help="The manifest that a sweep would write.")
+def plan(file: str, as_json: bool, **changes: Any) -> None:
+    """Show what a sweep would do: cells, attempts, refusals, cost, what is done."""
+    from flows import commands
+
+    commands.plan(file, as_json, **changes)
+
+
+@main.command()
+@click.argument("file")
+@_plan_options
+@_run_options
+def sweep(file: str, **options: Any) -> None:
+    """Run a sweep file (or resume it: what is done is not run again)."""
+    say(f"dyno sweep {file}")
+    from flows import commands
+
+    sys.exit(commands.sweep(file, **options))
+
+
+@main.command()
+@click.argument("suite")
+@click.option("--agent", metavar="COMMAND", help="Your agent: 'my-agent {prompt}'.")
+@click.option("--harness", metavar="NAME", help="A harness file instead of --agent.")
+@click.option("--model", required=True, help="A model file's name, or vendor/name.")
+@click.option("--name", help="What the agent is called in results.")
+@_plan_options
+@_run_options
+def run(suite: str, **options: Any) -> None:
+    """Run one suite with one agent and one model, without writing YAML."""
+    say(f"dyno run {suite}")
+    from flows import commands
+
+    sys.exit(commands.run(suite, **options))
+
+
+@main.command()
+@click.argument("sweep", required=False)
+def regrade(sweep: str | None) -> None:
+    """Grade stored evidence again, without running anything."""
+    from flows import commands
+
+    commands.regrade(sweep)
+
+
+@main.command()
+@click.option("--rebuild", is_flag=True, help="From bundles alone, from nothing.")
+def load(rebuild: bool) -> None:
+    """Bring the warehouse up to date with the evidence."""
+    from flows import reading
+
+    reading.load(rebuild)
+
+
+# ---------------------------------------------------------------- reading
+
+
+@main.command()
+@click.argument("sweep", required=False)
+@click.option(
+    "--suite", "suites", multiple=True, metavar="NAME", help="Only this suite (repeatable)."
+)
+@click.option(
+    "--json", "json_file", metavar="FILE", help="Write it as JSON; - for standard output."
+)
+def scorecard(sweep: str | None, suites: tuple[str, ...], json_file: str | None) -> None:
+    """The table: rates with intervals, pass^k, coverage, floors, cost, endings."""
+    from flows import reading
+
+    reading.scorecard(sweep, list(suites) or None, json_file)
+
+
+@main.command()
+@click.argument("attempt")
+@click.option("--full", is_flag=True, help="Nothing shortened.")
+def show(attempt: str, full: bool) -> None:
+    """What happened in an attempt: messages, calls, model calls, ending, grade and why.
+
+    ATTEMPT is the beginning of a key, or a task's id.
+    """
+    from flows import showing
+
+    showing.show(attempt, full)
+
+
+@main.command()
+@click.argument("query")
+@click.option("--csv", "form", flag_value="csv", help="As CSV.")
+@click.option("--json", "form", flag_value="json", help="As JSON, one object a row.")
+def sql(query: str, form: str | None) -> None:
+    """Ask the warehouse; read-only. Try: dyno sql "from scorecard"."""
+    from flows import reading
+
+    reading.sql(query, form)
+
+
+@main.command()
+@click.argument("suite", required=False)
+@click.option("--check", is_flag=True, help="Only say whether it can be run.")
+def suites(suite: str | None, check: bool) -> None:
+    """List suites, or show one (what is asked); with --check: refuse what cannot be run."""
+    from flows import reading
+
+    reading.suites(suite, check)
+
+
+# ---------------------------------------------------------------- around it
+
+
+@main.group()
+def init() -> None:
+    """Write a commented file to start from."""
+
+
+@init.command("harness")
+@click.argument("name", required=False, default="my-harness")
+def init_harness(name: str) -> None:
+    """Write suites/harnesses/NAME.yaml."""
+    from flows import newcomer
+
+    newcomer.init_harness(name)
+
+
+@main.command()
+def doctor() -> None:
+    """Say what is present on this machine and what is not."""
+    from flows import newcomer
+
+    sys.exit(newcomer.doctor())
+
+
+@main.command()
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+def ui(no_browser: bool) -> None:
+    """Open the local Prefect UI."""
+    from flows import newcomer
+
+    newcomer.ui(not no_browser)
+
+
+@main.command("server")
+@click.argument("action", type=click.Choice(["start", "stop", "status"]))
+def server_command(action: str) -> None:
+    """Start, stop or look at the local Prefect server."""
+    from flows import newcomer
+
+    newcomer.server_action(action)
+
+
+@functools.cache
+def terminal() -> tuple[int, bool]:
+    """Columns of the terminal (80 where there is none), and whether colour is wanted."""
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return (shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80), colour
+
+
+def here(path: Path) -> str:
+    """A path as a person would type it from where they stand."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The commands that only read: none of them waits for Prefect or for a load."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from flows.cli import here, terminal
+from suites.errors import InputError
+
+
+def load(rebuild: bool) -> None:
+    """`dyno load`."""
+    from tasks.load import load as load_warehouse
+
+    click.echo(str(load_warehouse(rebuild=rebuild, say=click.echo)))
+
+
+def scorecard(sweep: str | None, suites: list[str] | None, json_file: str | None) -> None:
+    """`dyno scorecard`."""
+    from warehouse.query import connect
+    from warehouse.scorecard import refused_cells, render, scorecard_json, scorecard_rows
+
+    sweep_id = None if sweep is None else _sweep_id(sweep)
+    with connect(sweep_id=sweep_id) as con:
+        if json_file:
+            document = scorecard_json(con, suites, sweep_id)
+            if json_file == "-":
+                sys.stdout.buffer.write(document)
+            else:
+                Path(json_file).write_bytes(document)
+            return
+        width, colour = terminal()
+        rows = scorecard_rows(con, suites, sweep_id)
+        if suites and not rows:
+            raise InputError(f"no results of {', '.join(suites)}", mend="dyno scorecard shows all")
+        click.echo(render(rows, width, colour, refused_cells(con, sweep_id)), nl=False)
+
+
+def _sweep_id(sweep: str) -> str:
+    """The newest sweep whose id or name is meant."""
+    from suites.home import evidence_root
+
+    known = sorted(path.stem for path in (evidence_root() / "sweeps").glob("*.json"))
+    name = Path(sweep).stem  # a sweep's file means its newest run
+    chosen = [
+        i for i in known if i.startswith(sweep) or i.split("-", 1)[1].rsplit("-", 1)[0] == name
+    ]
+    if not chosen:
+        recent = ", ".join(known[-3:])
+        raise InputError(
+            f"no sweep is called {sweep!r}", mend=f"the newest are {recent}" if recent else None
+        )
+    return chosen[-1]
+
+
+def sql(query: str, form: str | None) -> None:
+    """`dyno sql`."""
+    from warehouse.query import as_csv, as_json, as_table, connect, run_sql
+
+    with connect() as con:
+        answer = run_sql(con, query)
+    if form == "csv":
+        click.echo(as_csv(answer), nl=False)
+    elif form == "json":
+        click.echo(as_json(answer), nl=False)
+    else:
+        width, colour = terminal()
+        click.echo(as_table(answer, width, colour), nl=False)
+
+
+def suites(name: str | None, check: bool) -> None:
+    """`dyno suites`."""
+    from suites.loading_suites import list_suites, load_suite
+    from tasks.grade.graders import validate_grade
+
+    if name is None:
+        for known, path in list_suites().items():
+            click.echo(f"{known:32} {here(path)}")
+        return
+    suite = load_suite(name, validate_grade)
+    head = suite.suite
+    click.echo(f"{head.name} {head.version} ({head.benchmark}): {len(suite.tasks)} tasks")
+    if check:
+        click.echo("it can be run")
+        return
+    click.echo(f"{head.description}\ndataset {head.dataset.source} {head.dataset.version}\n")
+    for task in suite.tasks:
+        asked = " ".join(message.content for message in task.messages)
+        click.echo(f"{task.id:28} {' '.join(asked.split())[:90]}")

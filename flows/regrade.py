@@ -1,0 +1,62 @@
+"""Grading stored evidence again, without running anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from prefect import flow, task
+from tasks.load import load as load_warehouse
+
+from suites.errors import InputError
+from suites.home import evidence_root
+from tasks.grading import grade_cell
+from tasks.planning import Plan
+from warehouse.evidence import Evidence
+
+
+@task(name="regrade", task_run_name="regrade {label}")
+def regrade_cell(sweep_id: str, cell: int, label: str, again: bool) -> dict[str, int]:
+    """Grade one cell's finished attempts."""
+    evidence = Evidence(evidence_root())
+    return dict(grade_cell(Plan.read(evidence, sweep_id), cell, evidence, again=again))
+
+
+@flow(name="regrade", flow_run_name="regrade", log_prints=False)
+def regrade(sweep: str | None = None, again: bool = True) -> dict[str, Any]:
+    """Grade every finished attempt of a sweep, or of all sweeps, from its evidence.
+
+    Args:
+        sweep: a sweep's id, or the beginning of one; none: all sweeps.
+        again: also attempts that have a grade of this grader's version; a grade that says the same as
+            one on disk is not kept twice.
+    """
+    evidence = Evidence(evidence_root())
+    total: Counter[str] = Counter()
+    chosen = sweep_ids(evidence, sweep)
+    for sweep_id in chosen:
+        plan = Plan.read(evidence, sweep_id)
+        for cell in plan.cells:
+            if cell.refused is None:
+                total += Counter(regrade_cell(sweep_id, cell.cell, cell.label, again))
+    load_warehouse()
+    return {"sweeps": len(chosen), **total}
+
+
+def sweep_ids(evidence: Evidence, sweep: str | None) -> list[str]:
+    """The sweeps meant, oldest first.
+
+    Raises:
+        InputError: none is.
+    """
+    known = sorted(path.stem for path in (evidence.root / "sweeps").glob("*.json"))
+    chosen = [
+        name for name in known if sweep is None or name.startswith(sweep) or f"-{sweep}-" in name
+    ]
+    if not chosen:
+        asked = f"no sweep's id begins with {sweep!r}" if sweep else "no sweep has been run yet"
+        recent = ", ".join(known[-3:])
+        raise InputError(
+            asked, mend=f"the newest are {recent}" if recent else "run one: dyno sweep smoke"
+        )
+    return chosen

@@ -1,0 +1,108 @@
+"""From a planned attempt's two ids to its run: what a worker keeps between attempts, and nothing more."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from suites.home import dyno_home, evidence_root
+from tasks.attempt.lease import Leases
+from tasks.attempt.life import Job, Workshop, run_attempt
+from tasks.attempt.processes import Processes
+from tasks.planning import Plan, resolved_limits
+from warehouse.evidence import Evidence
+from warehouse.shards import ShardWriter
+
+PLANS: dict[str, Plan] = {}
+"""Plans this process has at hand; others are read from the evidence."""
+
+_lock = threading.Lock()
+_workshop: Workshop | None = None
+
+
+def workshop() -> Workshop:
+    """This worker's workshop, made on first use."""
+    global _workshop
+    with _lock:
+        if _workshop is None:
+            home, evidence = dyno_home(), Evidence(evidence_root())
+            run = home / "run"
+            run.mkdir(parents=True, exist_ok=True)
+            _workshop = Workshop(
+                evidence=evidence,
+                processes=Processes(home / "logs"),
+                leases=Leases(evidence.root / "leases"),
+                shards=ShardWriter(home / "shards"),
+                run=run,
+            )
+        return _workshop
+
+
+def close_workshop() -> None:
+    """End this worker's host and launchers and release its leases; the next use makes a new one."""
+    global _workshop
+    with _lock:
+        shop, _workshop = _workshop, None
+    if shop is not None:
+        shop.close()
+
+
+def run_planned(sweep_id: str, key: str) -> dict[str, Any]:
+    """Run one try of a planned attempt.
+
+    Returns:
+        `key`, `bundle` (path inside the evidence), `ending`, `reused`: ids and words, no payload.
+
+    Raises:
+        InfrastructureError: the try has no result.
+    """
+    shop = workshop()
+    job = job_of(plan_of(sweep_id, shop.evidence), key)
+    done = run_attempt(job, shop)
+    return {
+        "key": key,
+        "bundle": done.bundle.folder.relative_to(shop.evidence.root).as_posix(),
+        "ending": done.bundle.record["ending"],
+        "reused": done.reused,
+    }
+
+
+def plan_of(sweep_id: str, evidence: Evidence) -> Plan:
+    """A sweep's plan, read once a process."""
+    plan = PLANS.get(sweep_id)
+    if plan is None:
+        with _lock:
+            plan = PLANS.get(sweep_id) or Plan.read(evidence, sweep_id)
+            PLANS[sweep_id] = plan
+    return plan
+
+
+def job_of(plan: Plan, key: str) -> Job:
+    """The job of a planned attempt, with everything resolved."""
+    planned = plan.by_key[key]
+    cell = plan.cells[planned["cell"]]
+    suite = plan.suites[cell.suite_digest]
+    task = plan.task(planned)
+    harness = cell.harness_definition
+    return Job(
+        key=key,
+        sweep_id=plan.sweep_id,
+        task=task,
+        harness=harness,
+        harness_dir=cell.harness_dir,
+        model=cell.model_definition,
+        limits=resolved_limits(plan.sweep, suite, task, harness),
+        seed=planned["seed"],
+        repeat=planned["repeat"],
+        stamp=cell.stamp,
+        task_identity={
+            "benchmark": cell.benchmark,
+            "suite": cell.suite,
+            "suite_version": cell.suite_version,
+            "suite_digest": cell.suite_digest,
+            "task_id": task.id,
+            "category": task.category,
+            "difficulty": task.difficulty,
+            "repeat": planned["repeat"],
+        },
+    )
