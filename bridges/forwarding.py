@@ -44,6 +44,12 @@ _DROPPED_FROM_REPLY = {
 }  # fmt: skip
 _AUTO_HEADERS = ("User-Agent", "Accept", "Content-Type", "Accept-Encoding")
 
+_NOT_REACHED = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+)
+
 FailureClass = Literal["upstream_unreachable", "upstream_auth", "upstream_error"]
 
 
@@ -161,7 +167,7 @@ class Call:
             await self._exchange(send, query)
         except aiohttp.InvalidURL as error:
             await self._fail(send, 502, "upstream_unreachable", f"not an address: {error}")
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        except _NOT_REACHED as error:
             self.sent = False
             await self._fail(send, 502, "upstream_unreachable", _reason(error))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

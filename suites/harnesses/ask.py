@@ -12,17 +12,18 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 TRIES = 3
 
 
-def ask(body):
+def ask(body: str) -> tuple[int, bytes]:
     """Status and body of one request."""
     url = urlsplit(os.environ["OPENAI_BASE_URL"])
     secure = url.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    line = kind(url.hostname, url.port)
+    line = kind(url.hostname or "", url.port)
     headers = {
         "Content-Type": "application/json",
         "Authorization": "Bearer " + os.environ.get("OPENAI_API_KEY", "none"),
@@ -32,7 +33,7 @@ def ask(body):
     return reply.status, reply.read()
 
 
-def answer(body):
+def answer(body: str) -> dict[str, Any]:
     """The model's message; leaves with an exit code where there is none."""
     for attempt in range(TRIES):
         if attempt:
@@ -40,7 +41,7 @@ def answer(body):
         try:
             status, text = ask(body)
             if status == 200:
-                return json.loads(text)["choices"][0]["message"]
+                return dict(json.loads(text)["choices"][0]["message"])
             said = f"status {status}: {text.decode(errors='replace')}"
         except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
             status, said = 0, repr(error)
@@ -50,14 +51,13 @@ def answer(body):
     sys.exit(5 if status == 402 else 1 if 400 <= status < 500 else 4)
 
 
-def one_line(call):
+def one_line(call: dict[str, Any]) -> str:
     """A call as `NAME JSON`; in JSON a line can only end between values, where a space does too."""
     arguments = (call["function"]["arguments"] or "{}").replace("\r", " ").replace("\n", " ")
     return call["function"]["name"] + " " + arguments
 
 
-def main():
-    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+def main() -> None:
     request = {
         "model": os.environ["MODEL"],
         "messages": json.loads(Path(os.environ["MESSAGES"]).read_bytes()),
@@ -67,7 +67,7 @@ def main():
         del request["tools"]
     message = answer(json.dumps(request))
     for call in message.get("tool_calls") or ():
-        print(one_line(call))
+        sys.stdout.buffer.write((one_line(call) + "\n").encode("utf-8", "backslashreplace"))
     print(message.get("content") or "", file=sys.stderr)
 
 

@@ -87,9 +87,8 @@ async def converse(
         completion = await model.chat.completions.create(
             model=model_id, messages=messages, **offered
         )
-        if not completion.choices:
-            print("the model's endpoint sent a reply without choices", file=sys.stderr)
-            return MODEL_FAILED
+        if not getattr(completion, "choices", None):  # HTML comes back as a string
+            raise ValueError("a reply without choices")
         message = completion.choices[0].message
         if not message.tool_calls:
             print(message.content or "")
@@ -117,8 +116,8 @@ async def run(arguments: argparse.Namespace) -> int:
             for name, server in servers.items():
                 client = Client(streamable_http_client(server["url"], http_client=http), cache=None)
                 await bridges.connect(name, await stack.enter_async_context(client))
-        except (MCPError, httpx2.HTTPError, OSError) as error:
-            print(f"a bridge is out of reach: {error!r}", file=sys.stderr)
+        except (MCPError, httpx2.HTTPError, OSError, ExceptionGroup) as error:
+            print(f"a bridge is out of reach: {_cause(error)!r}", file=sys.stderr)
             return BRIDGE_FAILED
         model = openai.AsyncOpenAI(
             base_url=arguments.model_url,
@@ -130,7 +129,7 @@ async def run(arguments: argparse.Namespace) -> int:
         except openai.APIStatusError as error:
             print(f"the model's endpoint answered {error.status_code}: {error}", file=sys.stderr)
             return _meaning(error)
-        except openai.APIError as error:
+        except (openai.APIError, ValueError) as error:
             print(f"the model's endpoint failed: {error}", file=sys.stderr)
             return MODEL_FAILED
     return DONE
@@ -140,6 +139,13 @@ def _meaning(error: openai.APIStatusError) -> int:
     if error.status_code == 402:
         return BUDGET
     return REFUSED if error.status_code in (400, 413, 422) else MODEL_FAILED
+
+
+def _cause(error: Exception) -> Exception:
+    """What happened first, inside the groups that task groups make of it."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _text(result: CallToolResult) -> str:

@@ -60,7 +60,8 @@ class Endpoint:
         reply = self._line.getresponse()
         data = reply.read()
         took = time.perf_counter() - began
-        assert reply.status == 200 and b"tool_3" in data
+        assert reply.status == 200
+        assert b"tool_3" in data
         return took
 
 
@@ -71,11 +72,17 @@ def endpoints(tmp_path: Path) -> Iterator[tuple[Endpoint, Endpoint]]:
     calls = [{"tool": f"tool_{n}", "arguments": {"city": "Paris", "days": n}} for n in (3, 4)]
     script = {"behaviour": "oracle", "seed": 1, "oracle": {"calls": calls}}
     straight = asyncio.run(scripted.open("token", script))
-    command = [sys.executable, str(Path(__file__).parent / "gateway_process.py"), straight, str(tmp_path)]
+    command = [
+        sys.executable,
+        str(Path(__file__).parent / "gateway_process.py"),
+        straight,
+        str(tmp_path),
+    ]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"PYTHONPATH": str(PROJECT)}
     )
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
     port = int(process.stdout.readline())
     try:
         yield Endpoint(straight), Endpoint(f"http://127.0.0.1:{port}/m/token/v1")
@@ -103,5 +110,7 @@ def test_added_latency(benchmark, endpoints, stream: bool) -> None:
     added = statistics.median(t for _, t in pairs) - statistics.median(s for s, _ in pairs)
     late = sorted(t - s for s, t in pairs)[int(len(pairs) * 0.99) - 1]
     benchmark.extra_info |= {"added_p50_ms": added * 1000, "added_p99_ms": late * 1000}
-    print(f"\n{'stream' if stream else 'whole'}: gateway adds p50 {added * 1e3:.2f} ms, p99 {late * 1e3:.2f} ms")
+    print(
+        f"\n{'stream' if stream else 'whole'}: gateway adds p50 {added * 1e3:.2f} ms, p99 {late * 1e3:.2f} ms"
+    )
     assert added < 0.020, "the target is 3 ms; far above it, something is wrong and not just slow"

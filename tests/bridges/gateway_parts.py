@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -60,7 +63,10 @@ class Reply:
         return cls(
             [json.dumps(value).encode()],
             status,
-            {"content-type": "application/json", **{k.replace("_", "-"): v for k, v in headers.items()}},
+            {
+                "content-type": "application/json",
+                **{k.replace("_", "-"): v for k, v in headers.items()},
+            },
         )
 
     @classmethod
@@ -100,6 +106,9 @@ class Upstream:
             await self._send(send, reply)
         finally:
             self.in_flight -= 1
+
+    def stop(self) -> None:
+        self.served.stop()
 
     async def _send(self, send: Any, reply: Reply) -> None:
         headers = [(k.encode(), v.encode()) for k, v in reply.headers.items()]
@@ -144,7 +153,9 @@ class Mounted:
         budget_error = {"status": 402, "body": {"error": {"code": "budget_exceeded"}}}
         journal = Journal(folder, 1)
         self.served.run(
-            self.gateway.open(token, journal, model, limits or {}, budget_error, f"key-{self._count}", 1)
+            self.gateway.open(
+                token, journal, model, limits or {}, budget_error, f"key-{self._count}", 1
+            )
         )
 
         def close() -> dict[str, Any]:
@@ -180,10 +191,20 @@ def model(endpoint: str, **fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def answer(text: str = "Hello.", usage: dict[str, Any] | None = None, **message: Any) -> dict[str, Any]:
+def answer(
+    text: str = "Hello.", usage: dict[str, Any] | None = None, **message: Any
+) -> dict[str, Any]:
     """A chat completion."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": "stop"}
-    document: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion", "choices": [choice]}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text, **message},
+        "finish_reason": "stop",
+    }
+    document: dict[str, Any] = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "choices": [choice],
+    }
     return document | ({"usage": usage} if usage else {})
 
 
@@ -193,3 +214,71 @@ USAGE = {
 }  # fmt: skip
 COUNTED = {"input": 600, "cache_read": 400, "cache_write": 0, "output": 20, "reasoning": 5}
 COST = (600 * 1.0 + 400 * 0.1 + 20 * 4.0) / 1e6
+
+
+def request(stream: bool = False, **fields: Any) -> dict[str, Any]:
+    """A chat request."""
+    messages = [{"role": "user", "content": "Say hello."}]
+    return {
+        "model": "model-1",
+        "messages": messages,
+        **({"stream": True} if stream else {}),
+        **fields,
+    }
+
+
+def post(
+    line: Line, body: Any, path: str = "/chat/completions", **headers: str
+) -> tuple[int, bytes]:
+    """Status and body of one request; `body` is JSON, or bytes to send as they are."""
+    status, data, _ = post_with_headers(line, body, path, **headers)
+    return status, data
+
+
+def post_with_headers(
+    line: Line, body: Any, path: str = "/chat/completions", **headers: str
+) -> tuple[int, bytes, dict[str, str]]:
+    connection = connect(line)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request("POST", urlsplit(line.url).path + path, data, _headers(headers))
+    reply = connection.getresponse()
+    try:
+        return reply.status, reply.read(), {k.lower(): v for k, v in reply.getheaders()}
+    finally:
+        connection.close()
+
+
+def get(line: Line, path: str) -> tuple[int, Any]:
+    connection = connect(line)
+    connection.request("GET", urlsplit(line.url).path + path)
+    reply = connection.getresponse()
+    data = json.loads(reply.read())
+    connection.close()
+    return reply.status, data
+
+
+def connect(line: Line) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urlsplit(line.url).netloc, timeout=60)
+
+
+def start(line: Line, body: Any) -> http.client.HTTPConnection:
+    """Send a request and do not wait for its answer."""
+    connection = connect(line)
+    path = urlsplit(line.url).path + "/chat/completions"
+    connection.request("POST", path, json.dumps(body).encode(), _headers({}))
+    return connection
+
+
+def _headers(more: dict[str, str]) -> dict[str, str]:
+    return {"Content-Type": "application/json", **{k.replace("_", "-"): v for k, v in more.items()}}
+
+
+def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
+    """Wait for a condition; its first true value (AssertionError when it never is)."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.005)
+    raise AssertionError("waited in vain")
