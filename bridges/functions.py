@@ -9,7 +9,7 @@ count on: a worker that was killed is followed by a fresh one.
 
 from __future__ import annotations
 
-from bridges.server import Answer
+from bridges.environments import Answer
 from bridges.texts import fit
 from bridges.workers import Worker, WorkerCrashed, WorkerTimeout
 from suites.schema import Functions, Tool

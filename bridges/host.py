@@ -146,8 +146,11 @@ class Host:
                 await self._add_endpoint(opened, spec, limits)
             if model is not None:
                 await self._add_model(opened, key, model, limits, budget_error or {})
+            if self._open.get(key) is not opened:
+                raise ConnectionAbortedError(f"try {number} of {attempt} was closed meanwhile")
         except BaseException:
-            del self._open[key]
+            if self._open.get(key) is opened:
+                del self._open[key]
             await self._end(opened)
             raise
         self._by_token[token] = opened

@@ -22,7 +22,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import anyio
 from mcp.server.context import ServerRequestContext
@@ -40,7 +40,9 @@ from mcp_types import Tool as ListedTool
 from starlette.types import Message, Receive, Scope, Send
 
 from bridges.arguments import NotJSON, Sent, checker, read, shape_problem
+from bridges.environments import Answer, Environment
 from bridges.journal import CONTRACT, Journal
+from bridges.texts import fit
 from bridges.workers import Worker, WorkerCrashed, WorkerTimeout
 from suites.schema import Tool
 
@@ -53,36 +55,9 @@ CHECK_SECONDS = 10.0
 DRAIN_SECONDS = 2.0
 """How long closing waits for cancelled calls to be journaled by themselves."""
 
-Status = Literal["ok", "refused", "unknown_tool", "tool_error", "timeout", "crashed", "cancelled"]
-
 _SECURITY = TransportSecuritySettings(
     allowed_hosts=["127.0.0.1:*", "localhost:*"], allowed_origins=[]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a call came to: `text` as the agent reads it, `cut` bytes of it left out."""
-
-    status: Status
-    text: str
-    cut: int = 0
-
-    @property
-    def is_error(self) -> bool:
-        """What the agent is told; a cancelled call is told nothing."""
-        return self.status not in ("ok", "cancelled")
-
-
-class Environment(Protocol):
-    """What a kind of environment does for its endpoint."""
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """The tools it offers, as they are listed."""
-
-    async def call(self, tool: Tool, arguments: str | None) -> Answer:
-        """Answer a call whose arguments fit the tool's schema."""
 
 
 @dataclass
@@ -201,7 +176,10 @@ class Endpoint:
                     if not ready.done():
                         ready.set_result(None)
                     await self._closing.wait()
-            except Exception:
+            except Exception as error:
+                if not ready.done():
+                    ready.set_exception(error)
+                    return
                 log.exception("the MCP manager of %s broke; another takes its place", self.name)
 
     # ------------------------------------------------------------ HTTP
@@ -328,11 +306,12 @@ class Endpoint:
     async def _answer(self, tool: Tool | None, name: str, sent: Sent) -> Answer:
         if tool is None:
             known = ", ".join(tool.name for tool in self._environment.tools) or "none"
-            return Answer("unknown_tool", f"There is no tool {name!r}. The tools here: {known}.")
+            told = f"There is no tool {name!r}. The tools here: {known}."
+            return Answer("unknown_tool", *fit(told))
         problem = shape_problem(sent) or await self._misfit(tool, sent)
         if problem is not None:
-            heading = f"The arguments do not fit the schema of {tool.name}:"
-            return Answer("refused", f"{heading}\n{problem}")
+            told = f"The arguments do not fit the schema of {tool.name}:\n{problem}"
+            return Answer("refused", *fit(told))
         return await self._environment.call(tool, sent.arguments)
 
     async def _misfit(self, tool: Tool, sent: Sent) -> str | None:

@@ -127,21 +127,30 @@ class Zygote:
             os._exit(code)
 
     def _bury(self) -> None:
-        while self._workers:
-            try:
-                dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if dead is None:
-                return
-            _kill_group(dead.si_pid)  # what it left behind; its id is still ours until it is reaped
-            _, status = os.waitpid(dead.si_pid, 0)
-            number = self._workers.pop(dead.si_pid, None)
+        """Reap the workers that ended, and tell the host."""
+        for pid, number in list(self._workers.items()):
+            status = _reap(pid)
+            if status is None:
+                continue
+            del self._workers[pid]
             event = {"exited": number, "status": os.waitstatus_to_exitcode(status)}
             try:
                 self._line.sendall(json.dumps(event).encode() + b"\n")
             except OSError:
                 return
+
+
+def _reap(pid: int) -> int | None:
+    """Wait status of a worker that ended, what it started being killed; None while it runs."""
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13 cannot look without taking
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            _kill_group(pid)
+        return status if done else None
+    if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        return None
+    _kill_group(pid)  # its id is ours until it is reaped
+    return os.waitpid(pid, 0)[1]
 
 
 def _kill_group(pid: int) -> None:

@@ -228,6 +228,15 @@ def test_the_schema_is_listed_as_the_task_has_it(host: RunningHost) -> None:
     assert listed[0]["tools"] == ["deep"]
 
 
+def test_a_name_that_no_utf8_can_hold_is_told_readably(host: RunningHost) -> None:
+    inner = {"type": "object", "additionalProperties": {"type": "string"}}
+    schema = {"type": "object", "properties": {"map": inner}}
+    opened = host.open({"name": "map", "input_schema": schema})
+    answer = opened.client().call("map", '{"map": {"\\ud800": 5}}')
+    assert "arguments.map.\\ud800: 5 is not of type 'string'" in answer["text"]
+    assert opened.rows("result")[0]["text"] == answer["text"]
+
+
 # ---------------------------------------------------------------- checking that takes long
 
 

@@ -353,3 +353,65 @@ def test_a_hundred_attempts_weigh_little(own_host: RunningHost) -> None:
     for attempt in opened:
         attempt.close()
     assert own_host.stats()["open"] == 0
+
+
+# ---------------------------------------------------------------- the model beside the tools
+
+
+def scripted(behaviour: str, **script: object) -> dict[str, object]:
+    return {
+        "endpoint": f"scripted:{behaviour}",
+        "model": "m",
+        "name": f"scripted:{behaviour}",
+        "wire": "chat",
+        "api_key_env": None,
+        "prices": {"date": "2026-01-01", "input": 1.0, "output": 2.0},
+        "parameters": {},
+        "rate_limits": {},
+        "scripted": {"behaviour": behaviour, "settings": {}, "seed": 1, "native": {}, **script},
+    }
+
+
+def chat(url: str, token: str, content: str = "hello") -> tuple[int, dict]:
+    """Status and body of one chat completion."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
+    messages = [{"role": "user", "content": content}]
+    headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+    body = json.dumps({"model": "m", "messages": messages})
+    connection.request("POST", f"{parts.path}/chat/completions", body, headers)
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+def test_tools_and_model_of_an_attempt_share_one_record(own_host: RunningHost) -> None:
+    oracle = {"calls": [{"tool": "weather_get", "arguments": {"city": "x"}}], "answer": "Done."}
+    model = scripted("oracle", oracle=oracle, tools=[WEATHER])
+    opened = own_host.open(WEATHER, model=model, model_calls=2)
+    url, token = opened.answer["model_url"], opened.answer["model_token"]
+    assert url == f"http://127.0.0.1:{own_host.port}/m/{token}/v1"
+    status, answer = chat(url, token)
+    assert status == 200
+    (call,) = answer["choices"][0]["message"]["tool_calls"]
+    opened.client().call(call["function"]["name"], call["function"]["arguments"])
+    assert chat(url, token)[0] == 200
+    assert chat(url, token) == (402, {"error": "spent"})
+    event = own_host.events.get(timeout=10)
+    assert (event["event"], event["attempt"], event["try"]) == ("budget", opened.key, 1)
+    summary = opened.close()
+    assert (summary["model_calls"], summary["budget"]) == (2, "model_calls")
+    assert (summary["tool_calls"], summary["tool_errors"]) == (1, 0)
+    assert summary["cost"] > 0
+    assert summary["usage"]["input"] > 0
+    model_rows = [json.loads(row) for row in (opened.folder / "model.jsonl").open()]
+    order = sorted((row["seq"], row["event"]) for row in [*model_rows, *opened.rows()])
+    assert [seq for seq, _ in order] == list(range(1, 9))
+    assert [event for _, event in order[:4]] == ["request", "response", "call", "result"]
+    assert summary["first_contact_at"] <= model_rows[0]["at"]
+    assert chat(url, token)[0] == 404
+
+
+def test_an_attempt_whose_model_cannot_be_had_leaves_nothing_open(own_host: RunningHost) -> None:
+    with pytest.raises(RemoteError):
+        own_host.open(WEATHER, model={**scripted("null"), "wire": "smoke signals"})
+    assert own_host.stats()["open"] == 0
