@@ -1,0 +1,434 @@
+"""One bundle becomes the warehouse's rows, in one place, so that every way of loading tells the same.
+
+A worker that has just sealed a try and a loader that reads it a year later both call `rows_of`; a
+shard is only the first answer kept (warehouse/shards.py). Nothing is judged here: no outcome, no grade.
+
+What was not measured is None and stays so. A try's cost is None as soon as one of its calls has none, and
+its tokens likewise: a sum that leaves a call out makes the configuration with the most broken calls
+look the cheapest.
+
+A try without `attempt.json` is `interrupted`. Nobody sealed its journals, so a line that cannot be read
+is left out there; in a sealed bundle it makes the bundle corrupt.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from suites.canonical import digest
+from warehouse.evidence import Bundle, CorruptBundle
+
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+
+TABLES = ("tries", "tool_calls", "model_calls")
+"""The tables that a bundle fills."""
+
+TEXT_KEPT = 2_000
+"""Characters of a call's result that the warehouse keeps; the bundle has the rest."""
+ARGUMENTS_KEPT = 20_000
+"""Characters of a call's arguments that the warehouse keeps."""
+
+TOOL_ERRORS = frozenset({"refused", "unknown_tool", "tool_error", "timeout", "crashed"})
+"""Statuses of a tool call that count as its error; `cancelled` and `unfinished` are nobody's fault."""
+
+USAGE = {
+    "input": "input_uncached",
+    "cache_read": "cache_read",
+    "cache_write": "cache_write",
+    "output": "output",
+    "reasoning": "reasoning",
+}
+"""The journal's name of each kind of token, and the column's."""
+
+CONFIGURATION = (
+    "harness",
+    "harness_version",
+    "mode",
+    "model",
+    "user_model",
+    "config_hash",
+    "isolation",
+)
+"""The parts of a stamp or a planned cell that tell one configuration from another."""
+
+JOURNALS = ("bridge.jsonl", "model.jsonl")
+
+
+def configuration_id(stamp: Row) -> str:
+    """A short name for the configuration of a stamp, or of a cell in a sweep's manifest."""
+    return digest({key: stamp.get(key) for key in CONFIGURATION})[:16]
+
+
+def cell_id(suite_digest: str | None, stamp: Row) -> str:
+    """A short name for the cell: that configuration on that very suite."""
+    return digest([suite_digest, configuration_id(stamp)])[:16]
+
+
+def rows_of(bundle: Bundle) -> Rows:
+    """The rows of a finished try.
+
+    Returns:
+        `{"tries": [one], "tool_calls": […], "model_calls": […]}`, with the columns of schema.sql.
+
+    Raises:
+        CorruptBundle: a journal is not what `attempt.json` says, or `attempt.json` lacks what it must say.
+    """
+    try:
+        return _rows(bundle)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CorruptBundle(bundle.folder, f"not a record of a try ({error!r})") from error
+
+
+def rows_of_interrupted(folder: Path) -> Rows:
+    """The rows of a try that nobody finished, from what its journals hold.
+
+    Its model calls were made and count as spend; a call without an answer is `unfinished`.
+    """
+    mark = _Mark(folder.parent.name, int(folder.name.removeprefix("try-")), None)
+    bridge, model = (list(_readable(folder / name)) for name in JOURNALS)
+    tool_calls = _kept(bridge, "call", "result", mark.tool_call)
+    model_calls = _kept(model, "request", "response", mark.model_call)
+    moments = [row["at"] for row in bridge + model if isinstance(row.get("at"), int | float)]
+    row = {
+        "attempt_key": mark.key,
+        "try": mark.number,
+        "bundle_hash": None,
+        "ending": "interrupted",
+        "blame": "infra",
+        "started_at": _when(min(moments, default=None)),
+        "ended_at": _when(max(moments, default=None)),
+        "journal_bytes": journal_bytes(folder),
+        **_sums(bridge, tool_calls, model_calls, measured=True),
+    }
+    return {"tries": [row], "tool_calls": tool_calls, "model_calls": model_calls}
+
+
+def journal_bytes(folder: Path) -> int:
+    """Bytes of a try's journals as they lie there: tells whether an unfinished try went on."""
+    total = 0
+    for name in JOURNALS:
+        try:
+            total += (folder / name).stat().st_size
+        except FileNotFoundError:
+            pass
+    return total
+
+
+def ndjson(rows: Iterable[Row]) -> bytes:
+    """The rows as DuckDB's reader takes them: one object a line; a lone surrogate becomes `?`.
+
+    Raises:
+        ValueError: a value that JSON does not know.
+    """
+    return b"".join(map(_line, rows))
+
+
+def _line(row: Row) -> bytes:
+    try:
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    except (
+        TypeError
+    ):  # a lone surrogate, a seed of more than 64 bits: the rare row takes the long way
+        return _encode(row).encode("utf-8", "replace") + b"\n"
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+# ---------------------------------------------------------------- a finished try
+
+
+def _rows(bundle: Bundle) -> Rows:
+    mark = _Mark(bundle.key, bundle.try_number, bundle.hash)
+    bridge, model = (bundle.rows(name) for name in JOURNALS)
+    host = bundle.record.get("host") or {}
+    holes = bool(host.get("dropped"))
+    tool_calls = _joined(bridge, "call", "result", mark.tool_call, holes)
+    model_calls = _joined(model, "request", "response", mark.model_call, holes)
+    measured = not holes and not bundle.record["stamp"].get("unmetered")
+    row = {
+        "attempt_key": mark.key,
+        "try": mark.number,
+        "bundle_hash": mark.bundle_hash,
+        **_identity(bundle.record),
+        **_end(bundle.record),
+        **_reported(bundle.record.get("reported")),
+        "dropped": holes,
+        "budget": _text(host.get("budget")),
+        "journal_bytes": sum(
+            _whole(bundle.record["files"].get(name, {}).get("bytes", 0)) or 0 for name in JOURNALS
+        ),
+        **_sums(bridge, tool_calls, model_calls, measured),
+    }
+    return {"tries": [row], "tool_calls": tool_calls, "model_calls": model_calls}
+
+
+def _identity(record: Row) -> Row:
+    """Which attempt of which cell this was: task and stamp, flat."""
+    task, stamp = record["task"], record["stamp"]
+    texts = (
+        "benchmark",
+        "suite",
+        "suite_version",
+        "suite_digest",
+        "task_id",
+        "category",
+        "difficulty",
+    )
+    stamped = (
+        *CONFIGURATION,
+        "model_id",
+        "endpoint_kind",
+        "dataset_version",
+        "dataset_sha256",
+        "dyno_version",
+    )
+    return {
+        "sweep_id": _text(record.get("sweep_id")),
+        "cell_id": cell_id(task["suite_digest"], stamp),
+        "configuration_id": configuration_id(stamp),
+        **{name: _text(task.get(name)) for name in texts},
+        "repeat": _whole(task["repeat"]),
+        **{name: _text(stamp.get(name)) for name in stamped},
+        "seed": _whole(stamp.get("seed"), bits=127),
+        "bridge_contract": _whole(stamp.get("bridge_contract")),
+        "sealed": _truth(stamp.get("sealed")),
+        "unmetered": _truth(stamp.get("unmetered")) or False,
+        "parameters": stamp.get("parameters"),
+        "prices": record.get("prices"),
+    }
+
+
+def _end(record: Row) -> Row:
+    """How it ended, whose doing that was, and how long it took."""
+    error, output = record.get("error") or {}, record.get("output") or {}
+    timings = record["timings"]
+    return {
+        "ending": _text(record["ending"], required=True),
+        "detail": _text(record.get("detail")),
+        "blame": _text(record.get("blame")),
+        "error_class": _text(error.get("class")) or ("unnamed" if error else None),
+        "error_message": _text(error.get("message")),
+        "exit_code": _whole(record.get("exit_code")),
+        "signal": _whole(record.get("signal")),
+        "started_at": _when(timings.get("started_at")),
+        "ended_at": _when(timings.get("ended_at")),
+        **{
+            name: _number(timings.get(name))
+            for name in ("wall_s", "startup_s", "waited_s", "cpu_s")
+        },
+        "stdout_bytes": _whole(output.get("stdout_bytes")),
+        "stderr_bytes": _whole(output.get("stderr_bytes")),
+    }
+
+
+def _reported(reported: Any) -> Row:
+    """What the harness says it used; kept beside the meter's figures and never mixed with them."""
+    said = reported if isinstance(reported, dict) else {}
+    figures = {f"reported_{column}": said.get(name) for name, column in USAGE.items()}
+    figures["reported_cost"] = said.get("cost")
+    return {name: value if _is_number(value) else None for name, value in figures.items()}
+
+
+def _sums(bridge: list[Row], tools: list[Row], models: list[Row], measured: bool) -> Row:
+    """What the calls add up to: the agent's for counts and tokens, everybody's for the cost."""
+    agents_tools = [row for row in tools if row["requestor"] == "agent"]
+    agents_models = [row for row in models if row["requestor"] == "agent"]
+    return {
+        "tool_lists": sum(row.get("event") == "list" for row in bridge),
+        "tool_calls": len(agents_tools),
+        "tool_errors": sum(row["status"] in TOOL_ERRORS for row in agents_tools),
+        "model_calls": len(agents_models),
+        **{
+            column: _whole(_total(agents_models, column)) if measured else None
+            for column in USAGE.values()
+        },
+        "cost": _total(models, "cost") if measured else None,
+        "unmeasured_calls": sum(row["cost"] is None for row in models),
+    }
+
+
+def _total(rows: list[Row], column: str) -> Any:
+    """The sum of a column; None as soon as one is unknown."""
+    values = [row[column] for row in rows]
+    return None if None in values else math.fsum(values)
+
+
+# ---------------------------------------------------------------- calls
+
+
+class _Mark:
+    """Which try the rows are of; makes one row from a call and its answer."""
+
+    def __init__(self, key: str, number: int, bundle_hash: str | None) -> None:
+        self.key = key
+        self.number = number
+        self.bundle_hash = bundle_hash
+
+    def tool_call(self, call: Row, result: Row | None) -> Row:
+        """A row of `tool_calls`."""
+        answer = result or {}
+        return {
+            **self._common(call, "call"),
+            "server": _text(call.get("server")),
+            "tool": _text(call.get("tool")),
+            "native": _text(call.get("native")),
+            "arguments": _head(call.get("arguments"), ARGUMENTS_KEPT),
+            "result_seq": _whole(answer.get("seq")),
+            "status": _text(answer["status"], required=True) if result else "unfinished",
+            "is_error": _truth(answer.get("is_error")),
+            "ms": _number(answer.get("ms")),
+            "text": _head(answer.get("text"), TEXT_KEPT),
+            "cut": _whole(answer.get("cut")),
+        }
+
+    def model_call(self, request: Row, response: Row | None) -> Row:
+        """A row of `model_calls`."""
+        answer = response or {}
+        usage = answer.get("usage") or {}
+        return {
+            **self._common(request, "request"),
+            "wire": _text(request.get("wire")),
+            "stream": _truth(request.get("stream")),
+            "model": _text(request.get("model")),
+            "edits": [str(edit) for edit in request.get("edits") or []],
+            "response_seq": _whole(answer.get("seq")),
+            "status": _status(response),
+            "http_status": _whole(answer.get("status")),
+            **{name: _number(answer.get(name)) for name in ("ms", "first_byte_ms", "queued_ms")},
+            "upstream_tries": _whole(answer.get("upstream_tries")),
+            "tool_calls": _whole(answer.get("tool_calls")),
+            **{column: _whole(usage.get(name)) for name, column in USAGE.items()},
+            "cost": _number(answer.get("cost")),
+            "budget": _text(answer.get("budget")),
+            "error": _head(answer.get("error"), TEXT_KEPT),
+        }
+
+    def _common(self, row: Row, event: str) -> Row:
+        if row["event"] != event:
+            raise ValueError(f"row {row['seq']} is no {event}")
+        return {
+            "attempt_key": self.key,
+            "try": self.number,
+            "seq": _whole(row["seq"]),
+            "bundle_hash": self.bundle_hash,
+            "turn": _whole(row.get("turn")),
+            "requestor": _text(row.get("requestor")) or "agent",
+            "called_at": _when(row.get("at")),
+        }
+
+
+def _status(response: Row | None) -> str:
+    """One word for how a model call went."""
+    if response is None:
+        return "unfinished"
+    if response.get("budget"):
+        return "budget"
+    if not response.get("complete", True):
+        return "incomplete"
+    http = _whole(response.get("status"))
+    return "ok" if http is not None and http < 400 and not response.get("error") else "error"
+
+
+def _joined(rows: list[Row], opening: str, closing: str, make: Any, holes: bool) -> list[Row]:
+    """Each opening row with the row that answers it, in order.
+
+    Raises:
+        ValueError: an answer to a call that is not there, in a journal that says it has no holes.
+    """
+    answers = {row["call"]: row for row in rows if row["event"] == closing}
+    found = [make(row, answers.pop(row["seq"], None)) for row in rows if row["event"] == opening]
+    if answers and not holes:
+        raise ValueError(f"row {min(answers)} is answered, but no {opening} stands there")
+    return found
+
+
+def _kept(rows: list[Row], opening: str, closing: str, make: Any) -> list[Row]:
+    """As `_joined`, from a journal that nobody sealed: what makes no sense is left out."""
+    answers = {row.get("call"): row for row in rows if row.get("event") == closing}
+    found = []
+    for row in rows:
+        if row.get("event") == opening:
+            try:
+                found.append(make(row, answers.get(row["seq"])))
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+                continue
+    return found
+
+
+def _readable(path: Path) -> Iterator[Row]:
+    """The lines of an unsealed journal that are rows."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return
+    for line in data.splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            yield row
+
+
+# ---------------------------------------------------------------- values that a column takes
+
+
+def _text(value: Any, required: bool = False) -> str | None:
+    if value is None and not required:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
+
+
+def _head(value: Any, kept: int) -> str | None:
+    text = _text(value)
+    return text if text is None else text[:kept]
+
+
+def _whole(value: Any, bits: int = 63) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value.bit_length() > bits:
+        raise TypeError(f"{value!r:.40} is no whole number")
+    return value
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    if not _is_number(value):
+        raise TypeError(f"{value!r:.40} is no number")
+    return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _truth(value: Any) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    raise TypeError(f"{value!r:.40} is neither true nor false")
+
+
+def _when(seconds: Any) -> str | None:
+    """UTC as DuckDB reads a timestamp; None for a moment no calendar holds."""
+    number = _number(seconds)
+    if number is None:
+        return None
+    try:
+        return datetime.fromtimestamp(number, UTC).replace(tzinfo=None).isoformat(" ")
+    except (ValueError, OverflowError, OSError):
+        return None
