@@ -7,6 +7,7 @@ refusal names the place, what stands there, and what would be right.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -42,6 +43,13 @@ def check_whole(suite: Suite, tasks: Sequence[Task], header: str, where: Where) 
         first[task.id] = number
     if not suite.weights:
         return
+    for name, weight in suite.weights.items():
+        if not 0 < weight < math.inf:
+            raise InputError(
+                f"the weight is {weight}",
+                where=f"{header}: weights.{name}",
+                mend="a number above 0",
+            )
     categories = {task.category for task in tasks}
     for name in suite.weights.keys() - categories:
         raise InputError(

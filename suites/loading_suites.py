@@ -15,20 +15,21 @@ the check is known to have passed. Edit a converted suite and it is checked in f
 
 from __future__ import annotations
 
-import errno
+import gc
+import hashlib
 import json
 import re
-import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from suites.canonical import digest, file_sha256
+from suites.canonical import canonical_json, file_sha256
 from suites.checking_suites import ValidateGrade, check_grades, check_runs, check_tools, check_whole
+from suites.drafts import draft_of
 from suites.errors import InputError
 from suites.home import PROJECT, dyno_home
 from suites.schema import Functions, LoadedSuite, Suite, Task
@@ -49,9 +50,21 @@ def load_suite(ref: str | Path, validate_grade: ValidateGrade | None = None) -> 
         InputError: there is no such suite, or it cannot be run.
     """
     path = find_suite(ref)
-    if path.is_dir():
-        return _load_folder(path, validate_grade)
-    return _load_file(path, validate_grade)
+    with collector_paused():
+        load = _load_folder if path.is_dir() else _load_file
+        return load(path, validate_grade)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Run a block that makes many long-lived values without cycles; looking for cycles doubles its time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def list_suites() -> dict[str, Path]:
@@ -115,53 +128,28 @@ def save_suite(
         InputError: the folder cannot be written.
     """
     header = suite.model_dump(mode="json", exclude_defaults=True)
-    text = yaml.safe_dump(header, sort_keys=False, allow_unicode=True, width=100)
     code = run_files(tasks)
-    plain = [_plain(task) for task in tasks]
-    found = _digest(header, plain, code)
+    lines: list[bytes] = []
+
+    def kept() -> Iterator[dict[str, Any]]:
+        for value in map(_plain, tasks):
+            lines.append(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+            yield value
+
+    found = _digest(header, kept(), code)
+    text = yaml.safe_dump(header, sort_keys=False, allow_unicode=True, width=100)
     files = {
         "suite.yaml": text.encode(),
-        "tasks.jsonl": b"".join(_line(task) for task in plain),
+        "tasks.jsonl": b"\n".join(lines) + b"\n",
         "digest": f"{found}\n".encode(),
         **{relative: path.read_bytes() for relative, path in code.items()},
         **(beside or {}),
     }
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
-        try:
-            for relative, data in files.items():
-                (draft / relative).parent.mkdir(parents=True, exist_ok=True)
-                (draft / relative).write_bytes(data)
-            draft.chmod(0o755)
-            _put_in_place(draft, folder)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}",
-            where=str(folder),
-            mend="free some space, or set DYNO_HOME to a folder you can write to",
-        ) from error
+    with draft_of(folder, replace=True) as draft:
+        for relative, data in files.items():
+            (draft / relative).parent.mkdir(parents=True, exist_ok=True)
+            (draft / relative).write_bytes(data)
     return found
-
-
-def _put_in_place(draft: Path, folder: Path) -> None:
-    """Rename the draft over the folder; of two writers at once one wins, whole."""
-    for _ in range(100):
-        try:
-            draft.rename(folder)
-            return
-        except OSError:
-            if not folder.is_dir():
-                raise
-        grave = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
-        try:
-            folder.rename(grave / "old")
-        except FileNotFoundError:
-            pass  # the other writer has just moved it
-        shutil.rmtree(grave, ignore_errors=True)
-    raise OSError(errno.EBUSY, "other processes keep writing it")
 
 
 def suite_digest(suite: Suite, tasks: Sequence[Task]) -> str:
@@ -170,14 +158,19 @@ def suite_digest(suite: Suite, tasks: Sequence[Task]) -> str:
     Fields at their default are left out, so that a new optional field does not change old digests.
     """
     header = suite.model_dump(mode="json", exclude_defaults=True)
-    return _digest(header, [_plain(task) for task in tasks], run_files(tasks))
+    return _digest(header, map(_plain, tasks), run_files(tasks))
 
 
-def _digest(header: dict[str, Any], tasks: list[dict[str, Any]], code: Mapping[str, Path]) -> str:
-    value: dict[str, Any] = {"suite": header, "tasks": tasks}
+def _digest(
+    header: dict[str, Any], tasks: Iterable[dict[str, Any]], code: Mapping[str, Path]
+) -> str:
+    """Over canonical lines, one after the other: a list of all of them would double the time."""
+    found = hashlib.sha256(canonical_json(header) + b"\n")
+    for task in tasks:
+        found.update(canonical_json(task) + b"\n")
     if code:
-        value["files"] = {relative: file_sha256(path) for relative, path in code.items()}
-    return digest(value)
+        found.update(canonical_json({name: file_sha256(path) for name, path in code.items()}))
+    return found.hexdigest()
 
 
 def run_files(tasks: Sequence[Task]) -> dict[str, Path]:
@@ -306,10 +299,6 @@ def _plain(task: Task) -> dict[str, Any]:
         environment.pop("root", None)
         environment["kind"] = environment.get("kind", "functions")
     return value
-
-
-def _line(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _has_tasks(path: Path) -> bool:

@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError
 
 from suites.errors import InputError
 from suites.home import PROJECT, dyno_home
-from suites.loading_suites import save_suite
+from suites.loading_suites import collector_paused, save_suite
 from suites.schema import (
     Dataset,
     Frozen,
@@ -175,6 +175,7 @@ def fetch_bfcl(source: Path | str | None = None, say: Say = silent) -> Package:
     return fetch(upstream.package, upstream.version, upstream.sha256, source, say)
 
 
+@collector_paused()
 def convert_category(package: Package, category: str, grading: Grading) -> Converted:
     """One category's entries as a suite, its gold proven by the grader.
 
@@ -223,6 +224,7 @@ def convert_category(package: Package, category: str, grading: Grading) -> Conve
     return Converted(category, suite, tuple(tasks), tuple(omitted), unsolvable, opened)
 
 
+@collector_paused()
 def write(converted: Converted) -> str:
     """Put a converted suite into DYNO_HOME, all of it or none; its digest."""
     lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in converted.omitted)

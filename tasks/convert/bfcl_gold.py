@@ -195,9 +195,13 @@ def made_up(schema: Mapping[str, Any]) -> Any:
 def accepted_values(acceptable: Any) -> Iterator[Any]:
     """Every single value that one parameter's list names, dictionaries with and without their options.
 
-    A dictionary varies one key at a time: enough to see which of its parts a schema refuses.
+    A dictionary varies one key at a time: enough to see which of its parts a schema refuses. The empty
+    string is such a value where text is expected: upstream then takes it for what it says.
     """
-    for value in acceptable if isinstance(acceptable, list) else [acceptable]:
+    listed = acceptable if isinstance(acceptable, list) else [acceptable]
+    if "" in listed and isinstance(next((v for v in listed if v != ""), None), str):
+        yield ""
+    for value in listed:
         if isinstance(value, dict):
             yield from _dictionaries(value)
         elif isinstance(value, list) and any(isinstance(item, dict) for item in value):

