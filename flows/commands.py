@@ -33,7 +33,7 @@ def prefect_ready(say: Callable[[str], None] = say) -> Iterator[None]:
         import prefect.main  # noqa: F401  imported while the server starts: both take seconds
 
         try:
-            os.environ["PREFECT_API_URL"] = wait()
+            wait()
         except RuntimeError as error:
             raise InputError(
                 str(error), mend="set PREFECT_API_URL to a server of yours, or see `dyno doctor`"
@@ -158,7 +158,7 @@ def _run(
 
         with displayed(Display()):
             if file is not None:
-                state = sweep_flow(file, fresh=fresh, **(changes or {}), return_state=True)
+                state: Any = sweep_flow(file, fresh=fresh, **(changes or {}), return_state=True)
             else:
                 assert located is not None
                 state = run_definition(

@@ -178,8 +178,8 @@ def ui(open_browser: bool) -> None:
     """`dyno ui`: the address, and a browser if wanted; the server stays for an idle spell."""
     server.configure_client()
     with server.client_registered():
-        url = server.start(click.echo)()
-    address = url.removesuffix("/api")
+        server.start(click.echo)()
+    address = os.environ["PREFECT_API_URL"].removesuffix("/api")
     click.echo(f"the Prefect UI: {address}")
     if open_browser:
         import webbrowser
@@ -194,7 +194,8 @@ def server_action(action: str) -> None:
         click.echo("stopped" if server.stop() else "no local server is running")
     elif action == "start":
         server.configure_client()
-        click.echo(server.start(click.echo)())
+        server.start(click.echo)()
+        click.echo(os.environ["PREFECT_API_URL"])
     else:
         click.echo(server.configured_url() or server.running_url() or "no server is running")
 

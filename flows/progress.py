@@ -95,7 +95,8 @@ class Display:
     def graded(self, cell: int, solved: int, graded: int) -> None:
         """The cell has been graded."""
         self._cells[cell].solved, self._cells[cell].graded = solved, graded
-        self._tick(final=True)
+        if self._fresh:
+            self._tick(final=True)
 
     # ------------------------------------------------------------ drawing
 

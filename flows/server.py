@@ -107,22 +107,29 @@ def client_registered(name: str | None = None) -> Iterator[None]:
         mine.unlink(missing_ok=True)
 
 
-def start(say: Callable[[str], None] = lambda _: None) -> Callable[[], str]:
+def start(say: Callable[[str], None] = lambda _: None) -> Callable[[], None]:
     """Begin to start the server, unless it runs or another is configured.
 
+    PREFECT_API_URL is set here already, since Prefect reads it when it is imported, and its import is
+    what to do while the server starts.
+
     Returns:
-        A function that waits until it answers and gives its API URL (InputError-free: RuntimeError with
-        the log's tail if it does not come up).
+        A function that waits until it answers; RuntimeError with the log's tail if it does not.
     """
-    url = configured_url() or running_url()
+    if configured_url():
+        return lambda: None
+    url = running_url()
     if url:
-        return lambda: url
+        os.environ["PREFECT_API_URL"] = url
+        return lambda: None
     home = prefect_home()
     home.mkdir(parents=True, exist_ok=True)
     say("starting the local Prefect server (some 20 s the first time; it is kept for later runs)")
+    port = _free_port()
+    os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
     with (home / "server.log").open("ab") as log:
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "flows.server"],
+            [sys.executable, "-m", "flows.server", str(port)],
             cwd=PROJECT,
             env=_scrubbed(),
             stdin=subprocess.DEVNULL,
@@ -133,17 +140,29 @@ def start(say: Callable[[str], None] = lambda _: None) -> Callable[[], str]:
     return lambda: _wait(supervisor)
 
 
-def _wait(supervisor: subprocess.Popen[bytes]) -> str:
+def _wait(supervisor: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         url = running_url()
         if url:
-            return url
+            _adopt(url)
+            return
         if supervisor.poll() not in (None, 0):  # 0: another supervisor was first
             break
         time.sleep(0.15)
     tail = (prefect_home() / "server.log").read_bytes()[-1500:].decode("utf-8", "replace")
     raise RuntimeError(f"the local Prefect server did not start; its log ends:\n{tail}")
+
+
+def _adopt(url: str) -> None:
+    """Use this server; it is another than ours where a second dyno started one at the same moment."""
+    if os.environ.get("PREFECT_API_URL") == url:
+        return
+    os.environ["PREFECT_API_URL"] = url
+    if "prefect" in sys.modules:
+        from prefect.context import refresh_global_settings_context
+
+        refresh_global_settings_context()
 
 
 def stop() -> bool:
@@ -179,8 +198,8 @@ def _scrubbed() -> dict[str, str]:
 # ---------------------------------------------------------------- the supervisor
 
 
-def supervise() -> int:
-    """Be the supervisor: start the server, keep it while it is used, end it."""
+def supervise(port: int) -> int:
+    """Be the supervisor: start the server on `port`, keep it while it is used, end it."""
     home = prefect_home()
     home.mkdir(parents=True, exist_ok=True)
     lock = (home / "supervisor.lock").open("w")
@@ -188,7 +207,6 @@ def supervise() -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return 0  # another one is at it
-    port = _free_port()
     url = f"http://127.0.0.1:{port}/api"
     env = {**os.environ, **TUNED}
     env |= {"PREFECT_HOME": str(home), "PREFECT_SERVER_UI_API_URL": url, "PREFECT_API_URL": url}
@@ -278,4 +296,4 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(supervise())
+    sys.exit(supervise(int(sys.argv[1])))

@@ -27,20 +27,21 @@ from typing import Any
 from prefect import flow, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import CacheKeyFnPolicy
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Cancelled, State
+from prefect.states import Cancelled
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from prefect.tasks import exponential_backoff
-from tasks.load import load as load_warehouse
 
 from flows.convert import convert_missing
 from flows.progress import Display
-from suites.home import dyno_home, evidence_root
+from suites.home import evidence_root
 from suites.loading import Located, load_sweep
 from suites.schema import Sweep
 from tasks.attempt.policy import InfrastructureError, rule_of_error
 from tasks.grade.graders import validate_grade
 from tasks.grading import grade_cell
+from tasks.load import load as load_warehouse
 from tasks.planning import Plan, make_plan
 from tasks.running import PLANS, close_workshop, plan_of, run_planned, workshop
 from warehouse.evidence import Evidence
@@ -312,8 +313,8 @@ class _Crowd:
             else:
                 self.left[planned["cell"]] += 1
                 todo.append(planned)
-        for cell, count in reused.items():
-            self.display.reused(cell, count)
+        for number, count in reused.items():
+            self.display.reused(number, count)
         for cell in self.plan.cells:
             if cell.refused is None and not self.left[cell.cell]:
                 self._grade(cell.cell)
@@ -455,10 +456,15 @@ def _watch_for_cancel(stop: threading.Event, over: threading.Event) -> None:
 
 def _publish_scorecard(plan: Plan) -> None:
     """Leave the scorecard as a table artifact of the flow run."""
-    from warehouse.scorecard import artifact_rows
+    from warehouse.query import connect, plain
+    from warehouse.scorecard import scorecard_rows
 
     try:
-        rows = artifact_rows(dyno_home() / "warehouse.duckdb", plan.sweep_id)
+        with connect(sweep_id=plan.sweep_id) as con:
+            rows = [
+                {name: plain(value) for name, value in row.items()}
+                for row in scorecard_rows(con, None, plan.sweep_id)
+            ]
         create_table_artifact(
             key="scorecard", table=rows, description=f"Scorecard of {plan.sweep_id}"
         )

@@ -16,20 +16,23 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from suites.errors import InputError
+from suites.home import PROJECT, dyno_home
 from suites.schema import Harness, Limits, Message, Task
+from warehouse.evidence import write_atomically
 
-COMMANDS = Path(__file__).resolve().parents[2] / "bridges" / "commands"
-"""Folder put on PATH for harnesses that speak `shell`: bridges as the command `tool`."""
+COMMANDS = PROJECT / "bridges" / "commands"
+"""What harnesses that speak `shell` get on PATH: bridges as the command `tool`."""
 
 VARIABLES = (
     "prompt",
@@ -184,12 +187,30 @@ def invocation(
     )
 
 
+@cache
+def _commands_folder(home: Path) -> Path:
+    """A folder with a starter for each command, by this very Python.
+
+    The `python3` of a harness's PATH may be a shim that takes longer to start than the call it makes.
+    """
+    folder = home / "commands"
+    folder.mkdir(parents=True, exist_ok=True)
+    for command in COMMANDS.iterdir():
+        starter = folder / command.name
+        text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(str(command))} "$@"\n'
+        if not starter.is_file() or starter.read_text() != text:
+            write_atomically(starter, text.encode(), mode=0o755)
+    return folder
+
+
 def _environment(
     harness: Harness, place: Place, values: dict[str, Any], marker: str
 ) -> dict[str, str]:
     path = os.environ.get("PATH", os.defpath)
     env = {
-        "PATH": f"{COMMANDS}{os.pathsep}{path}" if "shell" in harness.speaks else path,
+        "PATH": f"{_commands_folder(dyno_home())}{os.pathsep}{path}"
+        if "shell" in harness.speaks
+        else path,
         "HOME": str(place.home),
         "TMPDIR": str(place.root / "tmp"),
         "LANG": "C.UTF-8",
