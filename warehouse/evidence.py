@@ -256,7 +256,9 @@ class Evidence:
                 number += 1
                 continue
             draft = folder / f".{path.name}-{os.getpid()}-{number}"
-            draft.write_bytes(json.dumps(grade, indent=1, ensure_ascii=False, sort_keys=True).encode())
+            draft.write_bytes(
+                json.dumps(grade, indent=1, ensure_ascii=False, sort_keys=True).encode()
+            )
             try:
                 os.link(draft, path)
             except FileExistsError:
@@ -266,7 +268,7 @@ class Evidence:
             return True
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Write beside, flush to disk, rename over: a reader sees all of it or none of it."""
     draft = path.with_name(f".{path.name}-{os.getpid()}")
     try:
@@ -274,6 +276,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+            os.fchmod(file.fileno(), mode)
         draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
