@@ -17,17 +17,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import aiohttp
 
 from bridges.budgets import BYTES_PER_TOKEN
 from bridges.journal import Journal
 from bridges.metering import NOTHING, Usage, cost_of
-from bridges.ratelimits import RateLimiter, Slot, WaitClock, asks_to_come_back, pause_before_retry
-from bridges.wires import Prepared, Said, Wire
+from bridges.ratelimits import Slot, WaitClock, asks_to_come_back, pause_before_retry
+from bridges.upstreams import NOT_REACHED, Failure, FailureClass, Upstream, failure_class
+from bridges.wires import Prepared, Said
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
@@ -43,49 +43,6 @@ _DROPPED_FROM_REPLY = {
     "trailer", "upgrade", "proxy-authenticate", "date", "server", "set-cookie",
 }  # fmt: skip
 _AUTO_HEADERS = ("User-Agent", "Accept", "Content-Type", "Accept-Encoding")
-
-_NOT_REACHED = (
-    aiohttp.ClientConnectorError,
-    aiohttp.ConnectionTimeoutError,
-    aiohttp.ClientHttpProxyError,
-)
-
-FailureClass = Literal["upstream_unreachable", "upstream_auth", "upstream_error"]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why the upstream, and not the harness or its model, is to blame for a failed call."""
-
-    kind: FailureClass
-    detail: str
-
-    def as_dict(self) -> dict[str, str]:
-        """The close summary's form."""
-        return {"class": self.kind, "detail": self.detail}
-
-
-@dataclass(frozen=True)
-class Upstream:
-    """Where an attempt's model calls go.
-
-    Attributes:
-        url: the wire's full address, without query.
-        key: the API key; None for an upstream without one.
-        session: the client session to use.
-        limiter: the model's rate limits; None for none.
-        patience: seconds for which a shed request is repeated.
-    """
-
-    url: str
-    wire: Wire
-    model: str
-    parameters: Mapping[str, Any]
-    key: str | None
-    prices: Mapping[str, Any] | None
-    session: aiohttp.ClientSession
-    limiter: RateLimiter | None
-    patience: float
 
 
 class Call:
@@ -167,13 +124,17 @@ class Call:
             await self._exchange(send, query)
         except aiohttp.InvalidURL as error:
             await self._fail(send, 502, "upstream_unreachable", f"not an address: {error}")
-        except _NOT_REACHED as error:
+        except NOT_REACHED as error:
             self.sent = False
             await self._fail(send, 502, "upstream_unreachable", _reason(error))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             await self._fail(send, 502, "upstream_error", _reason(error))
         except asyncio.CancelledError:
             self.record_cut("cut off: the attempt was closed or the harness hung up")
+            raise
+        except Exception as error:  # a fault of ours: no excuse to leave the record open
+            self._blame("upstream_error", f"the gateway failed: {_reason(error)}")
+            self.record_cut(f"the gateway failed: {_reason(error)}")
             raise
 
     def record_cut(self, error: str) -> None:
@@ -374,20 +335,6 @@ class Call:
             error=self._without_key(said.error.encode()) if said.error else None,
             budget=budget,
         )
-
-
-def failure_class(status: int) -> FailureClass | None:
-    """The class of upstream failure that an erring reply is; None where the request is at fault.
-
-    400, 413 and 422 say that the request is wrong (too long a context, an argument the model
-    refuses): that is the harness's or its model's. All else is an endpoint that is not as the model
-    file says, or does not work.
-    """
-    if status in (401, 403):
-        return "upstream_auth"
-    if status in (400, 413, 422):
-        return None
-    return "upstream_error"
 
 
 async def _send_whole(send: Send, status: int, content_type: str, body: bytes) -> None:

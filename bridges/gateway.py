@@ -23,11 +23,12 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from bridges.forwarding import Call, Upstream
+from bridges.forwarding import Call
 from bridges.journal import Journal
 from bridges.lines import Line
 from bridges.ratelimits import RateLimiter
 from bridges.scripted_upstream import ScriptedUpstream
+from bridges.upstreams import Upstream
 from bridges.wires import Wire
 from bridges.wires.chat import Chat
 
@@ -42,6 +43,9 @@ DRAIN = 30.0
 """Seconds for which a reply is read on, for its usage, after the harness hung up."""
 CLOSE = 5.0
 """The same, once the attempt is closed."""
+LOCAL_KEEPALIVE = 4.0
+"""Seconds that a connection to this machine is kept: local model servers drop theirs after five, and
+a request that meets the drop half-way is lost."""
 LONGEST_REQUEST = 64 << 20
 """Bytes."""
 
@@ -70,8 +74,8 @@ class Gateway:
 
     async def start(self) -> None:
         """Make ready to forward; in the event loop that will serve."""
-        self._direct = _client_session(trust_env=False)
-        self._proxied = _client_session(trust_env=True)
+        self._direct = _client_session(trust_env=False, keepalive=LOCAL_KEEPALIVE)
+        self._proxied = _client_session(trust_env=True, keepalive=15)
 
     async def stop(self) -> None:
         """Close all lines and connections, and end the scripted models' process."""
@@ -289,10 +293,10 @@ async def _reply(send: Send, status: int, body: dict[str, Any]) -> None:
     await send({"type": "http.response.body", "body": data})
 
 
-def _client_session(*, trust_env: bool) -> aiohttp.ClientSession:
+def _client_session(*, trust_env: bool, keepalive: float) -> aiohttp.ClientSession:
     """No total timeout: a long answer is no failure, ten silent minutes are."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+        connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=keepalive),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=600),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=trust_env,

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from bridges.budgets import Budget
-from bridges.forwarding import Call, Failure, Upstream
+from bridges.forwarding import Call
 from bridges.journal import Journal
 from bridges.metering import Meter
 from bridges.ratelimits import WaitClock
+from bridges.upstreams import Failure, Upstream
 
 
 class Line:

@@ -99,4 +99,6 @@ class ScriptedUpstream:
                     self._process.process.wait()
                 self._process = _Process()
             process = self._process
-        return process, await asyncio.wait_for(asyncio.wrap_future(process.port), START_SECONDS)
+        # shielded: others may wait for the same start
+        ready = asyncio.shield(asyncio.wrap_future(process.port))
+        return process, await asyncio.wait_for(ready, START_SECONDS)

@@ -57,6 +57,8 @@ class Reply:
     cut: bool = False
     pause: float = 0.0
     """Before each chunk but the first."""
+    gate: threading.Semaphore | None = None
+    """Each chunk but the first waits for it."""
 
     @classmethod
     def json(cls, value: Any, status: int = 200, **headers: str) -> Reply:
@@ -116,6 +118,8 @@ class Upstream:
         for number, chunk in enumerate(reply.chunks):
             if number and reply.pause:
                 await asyncio.sleep(reply.pause)
+            if number and reply.gate:
+                await asyncio.to_thread(reply.gate.acquire, timeout=30)
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         if not reply.cut:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -130,7 +134,8 @@ class Line:
     close: Callable[[], dict[str, Any]]
 
     def rows(self, event: str | None = None) -> list[dict[str, Any]]:
-        lines = (self.folder / "model.jsonl").read_text().splitlines()
+        path = self.folder / "model.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
         rows = [json.loads(line) for line in lines]
         return [row for row in rows if event in (None, row["event"])]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from http.client import HTTPException
-from itertools import pairwise
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import openai
@@ -140,12 +140,13 @@ def test_blank_lines_that_keep_the_connection_open_pass_at_once(
     gateway: Mounted, upstream: Upstream
 ) -> None:
     body = json.dumps(answer(usage=USAGE)).encode()
-    upstream.replies = [Reply([b"\n", b"\n", body[:50], body[50:]], pause=0.1)]
+    gate = Semaphore(0)
+    upstream.replies = [Reply([b"\n", b"\n", body[:50], body[50:]], gate=gate)]
     line = gateway.open(model(upstream.url))
-    connection = start(line, request())
-    reply = connection.getresponse()
+    reply = start(line, request()).getresponse()
     assert reply.read1(10).strip() == b""
     assert not line.rows("response")
+    gate.release(3)
     assert json.loads(reply.read()) == answer(usage=USAGE)
     assert line.rows("response")[0]["usage"] == COUNTED
 
@@ -214,15 +215,14 @@ def test_a_client_that_asks_for_usage_gets_it_and_no_edit_is_made(
 
 
 def test_a_stream_passes_chunk_by_chunk(gateway: Mounted, upstream: Upstream) -> None:
+    gate = Semaphore(0)
     upstream.replies = [Reply.events(DELTA, LAST)]
-    upstream.replies[0].pause = 0.15
-    connection = start(gateway.open(model(upstream.url)), request(stream=True))
-    reply = connection.getresponse()
-    came = []
-    while data := reply.read1(100_000):
-        came.append((time.monotonic(), data))
-    assert [data for _, data in came] == upstream.replies[0].chunks
-    assert all(later - sooner > 0.1 for (sooner, _), (later, _) in pairwise(came))
+    upstream.replies[0].gate = gate
+    reply = start(gateway.open(model(upstream.url)), request(stream=True)).getresponse()
+    for chunk in upstream.replies[0].chunks:
+        assert reply.read1(100_000) == chunk, "it comes before the next one is sent"
+        gate.release()
+    assert reply.read1(1) == b""
 
 
 def test_the_response_is_journaled_before_the_client_can_act_on_it(
@@ -274,14 +274,17 @@ def test_when_the_harness_hangs_up_the_reply_is_read_to_its_end(
     gateway: Mounted, upstream: Upstream, stream: bool
 ) -> None:
     body = json.dumps(answer(usage=USAGE)).encode()
+    gate = Semaphore(0)
     whole = Reply([body[:20], body[20:40], body[40:]])
     upstream.replies = [Reply.events(DELTA, LAST, USAGE_EVENT) if stream else whole]
-    upstream.replies[0].pause = 0.2
+    upstream.replies[0].gate = gate
     line = gateway.open(model(upstream.url))
     connection = start(line, request(stream=stream))
     until(lambda: upstream.in_flight)
-    connection.sock.close() if connection.sock else None
     connection.close()
+    running = gateway.gateway._lines[line.url.split("/")[-2]].running
+    until(lambda: any(call.client_gone for call in running.values()))
+    gate.release(9)
     row = until(lambda: line.rows("response"))[0]
     assert (row["usage"], row["complete"]) == (COUNTED, False)
     assert line.close()["cost"] == pytest.approx(COST)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -33,7 +32,7 @@ def test_requests_in_any_window_stay_within_the_limit(short_minute: float) -> No
         async def one() -> float:
             slot = await limiter.acquire(1)
             slot.release()
-            return time.monotonic()
+            return slot.at
 
         return sorted(await asyncio.gather(*(one() for _ in range(8))))
 
@@ -58,7 +57,7 @@ def test_turns_come_in_the_order_of_arrival(short_minute: float) -> None:
     assert asyncio.run(run()) == list(range(6))
 
 
-def test_tokens_are_counted_at_their_real_figure_once_known(short_minute: float) -> None:
+def test_tokens_are_counted_at_their_real_figure_once_known() -> None:
     async def run() -> tuple[bool, bool]:
         limiter = RateLimiter(tokens_per_minute=100)
         slot = await limiter.acquire(90)
@@ -101,12 +100,12 @@ def test_waits_of_several_calls_at_once_count_once() -> None:
 
         async def wait() -> None:
             with clock.waiting():
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.2)
 
-        await asyncio.gather(wait(), wait(), wait())
+        await asyncio.gather(*(wait() for _ in range(5)))
         return clock.seconds
 
-    assert 0.09 <= asyncio.run(run()) < 0.25
+    assert 0.19 <= asyncio.run(run()) < 0.9
     assert heard == [True, False]
 
 
