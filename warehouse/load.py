@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -156,7 +157,7 @@ class _Load:
             rows=added,
             from_shards=self.from_shards,
             interrupted=interrupted,
-            problems=tuple(self.problems),
+            problems=tuple(sorted(self.problems)),
             published=changed,
             seconds=time.monotonic() - started,
         )
@@ -286,7 +287,7 @@ def _unread_shards(con: duckdb.DuckDBPyConnection, root: Path) -> dict[str, int]
     return {name: size for name, size in shard_files(root).items() if read.get(name) != size}
 
 
-def _settings(private: Path) -> dict[str, str | int | bool]:
+def _settings(private: Path) -> dict[str, Any]:
     """A loader's connection: modest, and with no reach beyond this machine."""
     return {
         "threads": 2,

@@ -24,7 +24,7 @@ from suites.home import dyno_home
 if TYPE_CHECKING:
     import duckdb
 
-SETTINGS: dict[str, str | int | bool] = {
+SETTINGS: dict[str, Any] = {
     "threads": 2,
     "memory_limit": "2GB",
     "autoinstall_known_extensions": False,

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 from made import Maker, make_everything
 
+from warehouse.describe import read_views
 from warehouse.load import LoadReport, load
 from warehouse.query import connect
 
@@ -36,6 +37,16 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Maker:
     maker = make_everything(tmp_path_factory.mktemp("everything"))
     load(maker.root, maker.shards_root, maker.warehouse)
     return maker
+
+
+@pytest.fixture(scope="session")
+def read(everything: Maker) -> Iterator[duckdb.DuckDBPyConnection]:
+    """What every view of that warehouse says, each read once by another client that attaches the file."""
+    with duckdb.connect() as client:
+        client.execute(f"attach '{everything.warehouse}' as dyno (read_only)")
+        for view in read_views():
+            client.execute(f"create table {view.name} as from dyno.{view.name}")
+        yield client
 
 
 @pytest.fixture

@@ -43,33 +43,35 @@ def test_the_words_travel_with_the_file(con: duckdb.DuckDBPyConnection, view: Vi
 
 
 @pytest.mark.parametrize(("view", "columns"), stated("unique"))
-def test_one_row_a_key(con: duckdb.DuckDBPyConnection, view: View, columns: list[str]) -> None:
+def test_one_row_a_key(read: duckdb.DuckDBPyConnection, view: View, columns: list[str]) -> None:
     key = ", ".join(columns)
     sql = f"select {key}, count(*) from {view.name} group by {key} having count(*) > 1"
-    assert con.execute(sql).fetchall() == []
+    assert read.execute(sql).fetchall() == []
 
 
 @pytest.mark.parametrize(("view", "column"), stated("not_null"))
-def test_never_null(con: duckdb.DuckDBPyConnection, view: View, column: str) -> None:
-    assert con.execute(f"from {view.name} where {column} is null").fetchall() == []
+def test_never_null(read: duckdb.DuckDBPyConnection, view: View, column: str) -> None:
+    assert read.execute(f"from {view.name} where {column} is null").fetchall() == []
 
 
 @pytest.mark.parametrize(("view", "column"), stated("rates"))
-def test_rates_are_between_0_and_1(con: duckdb.DuckDBPyConnection, view: View, column: str) -> None:
-    assert con.execute(f"from {view.name} where {column} not between 0 and 1").fetchall() == []
+def test_rates_are_between_0_and_1(
+    read: duckdb.DuckDBPyConnection, view: View, column: str
+) -> None:
+    assert read.execute(f"from {view.name} where {column} not between 0 and 1").fetchall() == []
 
 
 @pytest.mark.parametrize(("view", "words"), stated("identities"))
-def test_identities_hold(con: duckdb.DuckDBPyConnection, view: View, words: str) -> None:
+def test_identities_hold(read: duckdb.DuckDBPyConnection, view: View, words: str) -> None:
     condition = view.tests["identities"][words].strip()
     if not condition.startswith("select "):
         condition = f"select * from {view.name} where not coalesce(({condition}), true)"
-    assert con.execute(condition).fetchall() == [], words
+    assert read.execute(condition).fetchall() == [], words
 
 
 @pytest.mark.parametrize("name", sorted(set(VIEWS) - {"floors"}))
-def test_no_view_is_empty(con: duckdb.DuckDBPyConnection, name: str) -> None:
-    assert con.execute(f"from {name} limit 1").fetchone() is not None
+def test_no_view_is_empty(read: duckdb.DuckDBPyConnection, name: str) -> None:
+    assert read.execute(f"from {name} limit 1").fetchone() is not None
 
 
 def test_the_page_of_views_is_up_to_date() -> None:

@@ -1,0 +1,493 @@
+"""Loading is all or nothing, says what it left out, and gives the same however it came about."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from made import (
+    NOISY,
+    NULL,
+    ORACLE,
+    SHELL,
+    Maker,
+    ask,
+    hashes,
+    make_everything,
+    make_suite,
+    run_all,
+)
+
+from suites.errors import InputError
+from suites.home import PROJECT
+from warehouse.load import LoadReport
+from warehouse.meta import SCHEMA
+from warehouse.query import connect
+from warehouse.scorecard import scorecard_json
+from warehouse.staging import KEYS
+
+Load = Callable[..., LoadReport]
+
+
+def contents(path: Path) -> dict[str, list[Any]]:
+    """Every table of a warehouse but what tells of the loading itself, in no order."""
+    with duckdb.connect(str(path), read_only=True) as con:
+        return {
+            table: sorted(con.sql(f"from {table}").fetchall(), key=repr)
+            for table in KEYS
+            if table != "shards"
+        }
+
+
+def card(path: Path) -> bytes:
+    """The scorecard's bytes."""
+    with connect(path) as con:
+        return scorecard_json(con)
+
+
+# ---------------------------------------------------------------- the same, however it came about
+
+
+def test_rebuilding_twice_gives_the_same_bytes(
+    everything: Maker, tmp_path: Path, loaded: Load
+) -> None:
+    everything = _elsewhere(everything, tmp_path)
+    loaded(everything, rebuild=True)
+    first, rows = card(everything.warehouse), contents(everything.warehouse)
+    loaded(everything, rebuild=True)
+    assert card(everything.warehouse) == first
+    assert contents(everything.warehouse) == rows
+    assert json.loads(first)["rows"]
+
+
+def test_bit_by_bit_from_shards_and_at_once_from_bundles_is_the_same(
+    tmp_path: Path, loaded: Load
+) -> None:
+    maker = make_everything(tmp_path / "home")
+    everything = maker.root
+    maker.root = tmp_path / "home" / "growing"
+    attempts = sorted((everything / "attempts").glob("*/*"))
+    random.Random(3).shuffle(attempts)
+    for path in (everything / "suites").iterdir():
+        _copy(path, everything, maker.root)
+    loaded(maker)
+    for number, path in enumerate(sorted((everything / "sweeps").iterdir())):
+        _copy(path, everything, maker.root)
+        for attempt in attempts[number::4]:
+            _copy(attempt, everything, maker.root)
+        report = loaded(maker)
+        assert report.rebuilt is None
+        assert (report.from_shards > 0) == (number == 0), "a shard is read to its end once"
+    step_by_step, its_card = contents(maker.warehouse), card(maker.warehouse)
+    loaded(maker, rebuild=True)
+    assert contents(maker.warehouse) == step_by_step
+    assert card(maker.warehouse) == its_card
+
+
+def test_loading_again_changes_nothing(maker: Maker, loaded: Load) -> None:
+    run_all(maker, maker.sweep([make_suite()], [NOISY]))
+    assert loaded(maker).published
+    before = hashes(maker.warehouse.parent)
+    again = loaded(maker)
+    assert (again.published, sum(again.rows.values())) == (False, 0)
+    assert hashes(maker.warehouse.parent) == before
+    assert "up to date" in str(again)
+
+
+def test_only_what_is_new_is_read(maker: Maker, loaded: Load) -> None:
+    planned = maker.sweep([make_suite()], [NOISY])
+    run_all(maker, planned[:3])
+    loaded(maker)
+    shutil.rmtree(maker.evidence.attempt_folder(planned[0].key) / "try-0001" / "bridge.jsonl", True)
+    run_all(maker, planned[3:])
+    report = loaded(maker)
+    assert (report.rows["tries"], report.rows["grades"], report.rows["planned"]) == (1, 1, 0)
+
+
+def test_a_load_never_writes_to_the_evidence(
+    everything: Maker, loaded: Load, tmp_path: Path
+) -> None:
+    maker = _elsewhere(everything, tmp_path)
+    before = hashes(maker.root)
+    loaded(maker)
+    assert hashes(maker.root) == before
+
+
+def test_a_home_without_evidence_has_an_empty_warehouse(maker: Maker, loaded: Load) -> None:
+    report = loaded(maker)
+    assert (report.rebuilt, report.problems) == ("there is none yet", ())
+    assert ask(maker, "from scorecard") == []
+
+
+# ---------------------------------------------------------------- what changes after all
+
+
+def test_a_manifest_that_is_written_again_replaces_its_rows(maker: Maker, loaded: Load) -> None:
+    maker.sweep([make_suite()], [NOISY])
+    loaded(maker)
+    [path] = (maker.root / "sweeps").iterdir()
+    manifest = json.loads(path.read_text())
+    manifest["finished_at"] = manifest["started_at"] + 60.5
+    manifest["attempts"].pop()
+    maker.write_manifest(manifest)
+    loaded(maker)
+    assert ask(maker, "select finished_at - started_at from sweeps")[0][0].total_seconds() == 60.5
+    assert ask(maker, "select count(*) from planned") == [(3,)]
+
+
+def test_an_interrupted_try_that_goes_on_and_is_sealed_is_one_try(
+    maker: Maker, loaded: Load
+) -> None:
+    [planned] = maker.sweep([make_suite(categories={"simple_python": 1})], [NOISY])
+    folder = maker.interrupted(planned)
+    loaded(maker)
+    assert ask(maker, "select ending, tool_calls from tries") == [("interrupted", 1)]
+    assert not loaded(maker).published
+    with (folder / "bridge.jsonl").open("a") as file:
+        file.write(
+            '\n{"seq":7,"requestor":"agent","event":"call","tool":"area","at":1770000001.0}\n'
+        )
+    assert loaded(maker).published
+    assert ask(maker, "select ending, tool_calls from tries") == [("interrupted", 2)]
+    (folder / "bridge.jsonl").unlink()
+    maker.evidence.finish(folder, maker.attempt(planned, True).record)
+    loaded(maker)
+    assert ask(maker, "select try, ending from tries order by 1") == [(1, "clean"), (2, "clean")]
+    assert ask(maker, "select count(*) from tool_calls where bundle_hash is null") == [(0,)]
+
+
+def test_a_suite_without_its_snapshot_is_known_by_the_manifest_until_it_comes(
+    maker: Maker, loaded: Load
+) -> None:
+    suite = make_suite()
+    run_all(maker, maker.sweep([suite], [NOISY]))
+    there, away = maker.root / "suites", maker.root / "away"
+    there.rename(away)
+    loaded(maker)
+    assert ask(maker, "select suite, tasks, dataset_source from suites") == [
+        ("bfcl-simple-python", 4, None)
+    ]
+    assert ask(maker, "select distinct whole, n from scorecard") == [(None, 4)]
+    away.rename(there)
+    loaded(maker)
+    assert ask(maker, "select suite, tasks, dataset_source from suites") == [
+        ("bfcl-simple-python", 4, "bfcl-eval")
+    ]
+    assert ask(maker, "select distinct whole, n from scorecard") == [(True, 4)]
+
+
+# ---------------------------------------------------------------- what cannot be read
+
+
+@pytest.mark.parametrize("with_shards", [False, True])
+def test_a_broken_bundle_is_named_and_the_rest_goes_in(
+    tmp_path: Path, loaded: Load, with_shards: bool
+) -> None:
+    maker = Maker(tmp_path, shards=with_shards)
+    loaded(maker)
+    planned = maker.sweep([make_suite(categories={"simple_python": 7})], [NOISY])
+    run_all(maker, planned)
+    folders = [maker.evidence.attempt_folder(one.key) / "try-0001" for one in planned[:6]]
+    (folders[0] / "attempt.json").write_text("{")
+    (folders[1] / "attempt.json").write_text('{"format": 99}')
+    with (folders[2] / "bridge.jsonl").open("a") as file:
+        file.write("more\n")
+    (folders[3] / "model.jsonl").unlink()
+    (folders[4] / "attempt.json").write_text('{"format": 1, "files": {}}')
+    (folders[5] / "attempt.json").write_bytes(b"\xff\x00")
+    report = loaded(maker)
+    assert report.from_shards == int(with_shards)
+    assert [path for path, _ in report.problems] == sorted(
+        folder.relative_to(maker.root).as_posix() for folder in folders
+    )
+    assert ask(maker, "select count(*) from tries") == [(1,)]
+    assert ask(maker, "select count(*) from load_problems") == [(6,)]
+    assert f"left out attempts/{planned[0].key[:2]}" in str(report)
+    assert not loaded(maker).published, "the same problems are nothing new"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"grader": "bfcl"}',
+        '{"grader":"bfcl","grader_version":"1","spec_hash":"a","bundle_hash":"b","solved":"yes"}',
+        '{"grader":"bfcl","grader_version":"1","spec_hash":"a","bundle_hash":"b","solved":true,"score":NaN}',
+        '{"grader":"bfcl","grader_version":"1","bundle_hash":"b","solved":true,"checks":[{}]}',
+        '{"grader":"bfcl","grader_version":"1","bundle_hash":"b","solved":true,"graded_at":"noon"}',
+    ],
+)
+def test_a_broken_grade_is_named_and_the_others_count(
+    maker: Maker, loaded: Load, text: str
+) -> None:
+    [planned] = maker.sweep([make_suite(categories={"simple_python": 1})], [NOISY])
+    maker.attempt(planned, True)
+    broken = maker.evidence.attempt_folder(planned.key) / "grades" / "broken.json"
+    broken.write_text(text)
+    report = loaded(maker)
+    assert [path for path, _ in report.problems] == [broken.relative_to(maker.root).as_posix()]
+    assert ask(maker, "select outcome from attempts") == [("solved",)]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda m: m.pop("cells"),
+        lambda m: m["attempts"][0].pop("key"),
+        lambda m: m["attempts"][0].update(cell=99),
+        lambda m: m["attempts"][0].update(seed="many"),
+        lambda m: m.update(format=2),
+        lambda m: m.update(started_at="soon"),
+    ],
+)
+def test_a_broken_manifest_is_named_and_the_others_count(
+    maker: Maker, loaded: Load, edit: Callable[[Any], None]
+) -> None:
+    maker.sweep([make_suite()], [NOISY], name="good")
+    maker.sweep([make_suite()], [NULL], name="bad")
+    path = maker.root / "sweeps" / "20260301T000000-bad.json"
+    manifest = json.loads(path.read_text())
+    edit(manifest)
+    maker.write_manifest(manifest)
+    report = loaded(maker)
+    assert [name for name, _ in report.problems] == ["sweeps/20260301T000000-bad.json"]
+    assert ask(maker, "select distinct model from attempts") == [("noisy",)]
+
+
+def test_a_broken_suite_snapshot_is_named(maker: Maker, loaded: Load) -> None:
+    suite = make_suite()
+    maker.sweep([suite], [NOISY])
+    path = maker.root / "suites" / suite["digest"] / "tasks.jsonl"
+    path.write_text(path.read_text() + "{\n")
+    report = loaded(maker)
+    assert [name for name, _ in report.problems] == [f"suites/{suite['digest']}"]
+    assert ask(maker, "select count(*) from attempts") == [(4,)]
+
+
+def test_a_problem_that_is_mended_goes_away(maker: Maker, loaded: Load) -> None:
+    maker.sweep([make_suite()], [NOISY])
+    [path] = (maker.root / "sweeps").iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    assert len(loaded(maker).problems) == 1
+    path.write_bytes(whole)
+    assert loaded(maker).problems == ()
+    assert ask(maker, "from load_problems") == []
+
+
+def test_strays_in_the_evidence_disturb_nobody(maker: Maker, loaded: Load) -> None:
+    run_all(maker, maker.sweep([make_suite()], [NOISY]))
+    for name in ("attempts/.DS_Store", "attempts/ab/notes.txt", "sweeps/.x.json-77", "shards"):
+        path = maker.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("stray")
+    maker.shards_root.mkdir()
+    (maker.shards_root / "stray").write_text("")
+    (maker.shards_root / "folder").mkdir()
+    assert loaded(maker).problems == ()
+    assert loaded(maker, rebuild=True).rows["tries"] == 4
+
+
+def test_texts_that_no_table_likes_go_in(maker: Maker, loaded: Load) -> None:
+    [planned] = maker.sweep([make_suite(categories={"simple_python": 1})], [NOISY])
+    bundle = maker.attempt(planned, True)
+    folder = maker.evidence.claim_try(planned.key)
+    kept = {k: v for k, v in bundle.record.items() if k not in ("format", "files")}
+    maker.evidence.finish(folder, {**kept, "detail": "quote ' null \x00 line \n snow ☃"})
+    loaded(maker)
+    assert ask(maker, "select detail from tries where try = 2") == [
+        ("quote ' null \x00 line \n snow ☃",)
+    ]
+
+
+# ---------------------------------------------------------------- the published file
+
+
+def test_a_reader_keeps_what_it_opened_and_the_next_sees_the_new(
+    maker: Maker, loaded: Load
+) -> None:
+    planned = maker.sweep([make_suite()], [NOISY])
+    run_all(maker, planned[:2])
+    loaded(maker)
+    program = (
+        "import duckdb, sys; con = duckdb.connect(sys.argv[1], read_only=True)\n"
+        "for line in sys.stdin: print(con.sql('select count(*) from tries').fetchall()[0][0], flush=True)"
+    )
+    command = [sys.executable, "-c", program, str(maker.warehouse)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        print("ask", file=reader.stdin, flush=True)
+        assert reader.stdout.readline() == "2\n"
+        run_all(maker, planned[2:])
+        loaded(maker)
+        print("ask", file=reader.stdin, flush=True)
+        assert reader.stdout.readline() == "2\n"
+        reader.stdin.close()
+    assert ask(maker, "select count(*) from tries") == [(4,)]
+
+
+def test_loaders_take_turns(maker: Maker, loaded: Load) -> None:
+    planned = maker.sweep([make_suite(categories={"simple_python": 20})], [NOISY])
+    run_all(maker, planned)
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            loaded(maker)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert ask(maker, "select count(*) from tries") == [(20,)]
+
+
+def test_a_loader_that_waits_says_so(maker: Maker, loaded: Load) -> None:
+    said: list[str] = []
+    lock = maker.warehouse.parent / "warehouse.lock"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+        def say(line: str) -> None:
+            said.append(line)
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+        loaded(maker, say=say)
+    assert said == ["Another load is at work; waiting for it …"]
+
+
+def test_a_killed_load_leaves_the_published_file_and_no_lock(maker: Maker, loaded: Load) -> None:
+    """Killed at several points, from the first row staged to the moment before the rename."""
+    planned = maker.sweep([make_suite(categories={"simple_python": 12})], [NOISY])
+    run_all(maker, planned[:4])
+    loaded(maker)
+    before = maker.warehouse.read_bytes()
+    run_all(maker, planned[4:])
+    for point in ("staging.Staging.add", "staging.Staging.insert", "load._publish"):
+        module, _, name = point.partition(".")
+        owner, _, function = f"{module}.{name}".rpartition(".")
+        program = (
+            "import os, signal, sys; from pathlib import Path\n"
+            "import warehouse.load as load, warehouse.staging as staging\n"
+            f"{owner}.{function} = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "load.load(*map(Path, sys.argv[1:4]))"
+        )
+        paths = [str(maker.root), str(maker.shards_root), str(maker.warehouse)]
+        killed = subprocess.run([sys.executable, "-c", program, *paths], cwd=PROJECT, check=False)
+        assert killed.returncode == -signal.SIGKILL, point
+        assert maker.warehouse.read_bytes() == before
+    loaded(maker)
+    assert ask(maker, "select count(*) from tries") == [(12,)]
+    left = {path.name for path in maker.warehouse.parent.iterdir()}
+    assert left == {"evidence", "warehouse.duckdb", "warehouse.lock"}
+
+
+def test_a_load_that_fails_leaves_the_published_file(
+    maker: Maker, loaded: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = maker.sweep([make_suite()], [NOISY])
+    loaded(maker)
+    before = maker.warehouse.read_bytes()
+    run_all(maker, planned)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr("warehouse.load._publish", full)
+    with pytest.raises(InputError, match="disk is full"):
+        loaded(maker)
+    assert maker.warehouse.read_bytes() == before
+    assert not maker.warehouse.with_name(".warehouse.duckdb.loading").exists()
+
+
+def test_a_warehouse_of_a_newer_dyno_is_left_alone(maker: Maker, loaded: Load) -> None:
+    loaded(maker)
+    with duckdb.connect(str(maker.warehouse)) as con:
+        con.execute("update meta set value = ? where key = 'schema'", [str(SCHEMA + 1)])
+    before = maker.warehouse.read_bytes()
+    with pytest.raises(InputError, match="newer dyno"):
+        loaded(maker)
+    with pytest.raises(InputError, match="newer dyno"):
+        connect(maker.warehouse)
+    assert maker.warehouse.read_bytes() == before
+
+
+@pytest.mark.parametrize("edit", ["schema", "junk", "empty", "truncated", "no meta"])
+def test_a_warehouse_that_cannot_be_added_to_is_made_anew(
+    maker: Maker, loaded: Load, edit: str
+) -> None:
+    run_all(maker, maker.sweep([make_suite()], [NOISY]))
+    loaded(maker)
+    if edit == "schema":
+        with duckdb.connect(str(maker.warehouse)) as con:
+            con.execute("update meta set value = '0' where key = 'schema'")
+    elif edit == "no meta":
+        with duckdb.connect(str(maker.warehouse)) as con:
+            con.execute("drop table meta")
+    else:
+        whole = maker.warehouse.read_bytes()
+        maker.warehouse.write_bytes(
+            {"junk": b"junk" * 9999, "empty": b"", "truncated": whole[:70_000]}[edit]
+        )
+    said: list[str] = []
+    report = loaded(maker, say=said.append)
+    assert report.rebuilt is not None
+    assert said == [f"The warehouse is made anew: {report.rebuilt}."]
+    assert ask(maker, "select count(*) from attempts") == [(4,)]
+
+
+def test_evidence_from_another_root_is_not_mixed_in(tmp_path: Path, loaded: Load) -> None:
+    first, second = Maker(tmp_path / "a"), Maker(tmp_path / "b")
+    run_all(first, first.sweep([make_suite()], [NOISY]))
+    run_all(second, second.sweep([make_suite()], [ORACLE, SHELL]))
+    loaded(first)
+    second.warehouse = first.warehouse
+    assert loaded(second).rebuilt == f"it was loaded from {first.root}"
+    assert ask(second, "select distinct model from scorecard order by 1") == [
+        ("noisy",),
+        ("oracle",),
+    ]
+
+
+def test_the_flows_load_what_dyno_home_says(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.load import load
+
+    monkeypatch.setenv("DYNO_HOME", str(maker.root.parent))
+    monkeypatch.delenv("DYNO_EVIDENCE", raising=False)
+    run_all(maker, maker.sweep([make_suite()], [NOISY]))
+    assert load().rows["tries"] == 4
+    assert load(rebuild=True).rebuilt == "as asked"
+
+
+def _elsewhere(maker: Maker, home: Path) -> Maker:
+    """The same evidence, for a warehouse of one's own."""
+    other = Maker(home)
+    other.root, other.shards_root = maker.root, maker.shards_root
+    return other
+
+
+def _copy(path: Path, source: Path, target: Path) -> None:
+    goal = target / path.relative_to(source)
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(path, goal) if path.is_dir() else shutil.copyfile(path, goal)
