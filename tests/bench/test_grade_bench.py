@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from tasks.convert.bfcl import convert_bfcl, fetch_bfcl, oracle_job
+from tasks.convert.bfcl import convert_bfcl, fetch_bfcl
+from tasks.convert.bfcl_oracles import oracle_job
 from tasks.grade.client import Grading
 from tasks.grade.jobs import Job, job_for
 from warehouse.evidence import Evidence

@@ -20,9 +20,9 @@ from tasks.convert.bfcl import (
     convert_bfcl,
     convert_category,
     describe_benchmark,
-    oracle_job,
 )
 from tasks.convert.bfcl_gold import accepted_values
+from tasks.convert.bfcl_oracles import oracle_job
 from tasks.convert.fetch import Package, fetch
 from tasks.grade.client import Grading
 from tasks.grade.graders import validate_grade

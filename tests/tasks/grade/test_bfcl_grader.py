@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from suites.errors import InputError
-from tasks.convert.bfcl import Converted, oracle_job
+from tasks.convert.bfcl import Converted
+from tasks.convert.bfcl_oracles import oracle_job
 from tasks.grade import bfcl
 from tasks.grade.calls import rows_of
 from tasks.grade.client import Grading
