@@ -125,6 +125,9 @@ def journal_bytes(folder: Path) -> int:
 def ndjson(rows: Iterable[Row]) -> bytes:
     """The rows as DuckDB's reader takes them: one object a line; a lone surrogate becomes `?`.
 
+    Keys are sorted, within values too: what a worker has in memory and what a loader reads from the
+    bundle are the same value in another order.
+
     Raises:
         ValueError: a value that JSON does not know.
     """
@@ -133,14 +136,16 @@ def ndjson(rows: Iterable[Row]) -> bytes:
 
 def _line(row: Row) -> bytes:
     try:
-        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SORT_KEYS)
     except (
         TypeError
     ):  # a lone surrogate, a seed of more than 64 bits: the rare row takes the long way
         return _encode(row).encode("utf-8", "replace") + b"\n"
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_encode = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True
+).encode
 
 
 # ---------------------------------------------------------------- a finished try
@@ -219,6 +224,7 @@ def _end(record: Row) -> Row:
         "error_message": _text(error.get("message")),
         "exit_code": _whole(record.get("exit_code")),
         "signal": _whole(record.get("signal")),
+        "left_processes": _whole(record.get("left_processes")),
         "started_at": _when(timings.get("started_at")),
         "ended_at": _when(timings.get("ended_at")),
         **{

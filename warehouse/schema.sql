@@ -145,6 +145,7 @@ create table tries (
     error_message varchar,           -- the error in words
     exit_code bigint,                -- of the harness
     signal bigint,                   -- that ended it
+    left_processes bigint,           -- processes it left behind, which were killed
     started_at timestamp,            -- launch (of an interrupted try: its first journal row)
     ended_at timestamp,              -- end (of an interrupted try: its last journal row)
     wall_s double,                   -- seconds from launch to end

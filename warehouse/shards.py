@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from warehouse.evidence import Bundle
+from warehouse.evidence import Bundle, CorruptBundle
 from warehouse.rows import TABLES, Rows, ndjson, rows_of
 
 
@@ -41,13 +41,14 @@ class ShardWriter:
         """Keep the rows of a try that has just been sealed.
 
         Returns:
-            False if they were not kept (a full disk, a fork of the process that made this writer): the
-            loader will read the bundle. A shard that failed once is left alone from then on.
-
-        Raises:
-            CorruptBundle: the bundle cannot be read as rows, by the loader neither.
+            False if they were not kept (a full disk, a fork of the process that made this writer, a bundle
+            that makes no sense): the loader will look at the bundle. Never raises for any of these, and
+            leaves a shard alone that failed once.
         """
-        rows = rows_of(bundle)
+        try:
+            rows = rows_of(bundle)
+        except CorruptBundle:
+            return False
         with self._lock:
             if not self._works or os.getpid() != self._pid:
                 return False

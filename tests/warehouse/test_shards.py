@@ -142,6 +142,14 @@ def test_a_writer_that_cannot_write_leaves_it_to_the_bundles(tmp_path: Path, loa
     assert (report.from_shards, report.rows["tries"]) == (0, 2)
 
 
+def test_a_bundle_that_makes_no_sense_is_left_to_the_loader(tmp_path: Path) -> None:
+    maker = Maker(tmp_path)
+    [planned] = maker.sweep([make_suite(categories={"simple_python": 1})], [NOISY])
+    bundle = maker.attempt(planned, True)
+    (bundle.folder / "model.jsonl").write_text("edited\n")
+    assert not ShardWriter(maker.shards_root).append(bundle)
+
+
 def test_a_fork_does_not_write_into_its_parents_shard(tmp_path: Path) -> None:
     maker = Maker(tmp_path)
     [planned] = maker.sweep([make_suite(categories={"simple_python": 1})], [NOISY])
