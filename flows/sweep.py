@@ -43,7 +43,7 @@ from tasks.grade.graders import validate_grade
 from tasks.grading import grade_cell
 from tasks.load import load as load_warehouse
 from tasks.planning import Plan, make_plan
-from tasks.running import PLANS, close_workshop, plan_of, run_planned, workshop
+from tasks.running import PLANS, close_workshop, plan_of, prestart, run_planned, workshop
 from warehouse.evidence import Evidence
 
 CANCEL_POLL = 4.0
@@ -291,6 +291,8 @@ class _Crowd:
     def run(self) -> None:
         """Run what is not done, then grade each cell as it completes."""
         todo = self._todo()
+        if todo:
+            prestart(self.plan)
         window = 2 * self.plan.sweep.concurrency
         self.display.note("running")
         try:

@@ -52,6 +52,12 @@ def load_sweep(ref: str) -> Sweep:
     for kind, plural in (("harness", "harnesses"), ("model", "models")):
         entries = value.get(plural)
         if isinstance(entries, list):
+            if None in entries:
+                raise InputError(
+                    f"an entry of `{plural}` is empty: YAML reads a bare `null` as nothing",
+                    where=place(path, text, (plural, entries.index(None))),
+                    mend='quote it: "null"',
+                )
             value[plural] = [
                 _inline(kind, entry, path, text, (plural, index))
                 if isinstance(entry, dict)

@@ -441,6 +441,8 @@ def _refusal(harness: Harness, model: Model, sweep: Sweep, tasks: list[Task]) ->
         return f"the harness speaks the {harness.wire} wire and the model {model.wire}"
     if harness.wire != "none" and model.endpoint == "none":
         return f"the model {model.name} is only a label, and the harness needs an endpoint"
+    if sweep.limits.over(harness.limits).dollars and model.prices is None:
+        return f"a limit in dollars needs prices, and the model {model.name} has none"
     for task in tasks:
         needs = [name for name in ("turns", "user", "setup", "verify") if getattr(task, name)]
         if needs:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
 from suites.home import dyno_home, evidence_root
+from tasks.attempt.environment import render
 from tasks.attempt.lease import Leases
 from tasks.attempt.life import Job, Workshop, run_attempt
 from tasks.attempt.processes import Processes
@@ -36,6 +38,16 @@ def workshop() -> Workshop:
                 run=run,
             )
         return _workshop
+
+
+def prestart(plan: Plan) -> None:
+    """Begin to start what this plan's attempts need, so that their imports pass side by side."""
+    warm = {
+        (render(h.warm.python, {"python": sys.executable}), h.warm.imports)
+        for h in (cell.harness_definition for cell in plan.cells if cell.refused is None)
+        if h.warm
+    }
+    workshop().processes.prestart(warm)
 
 
 def close_workshop() -> None:

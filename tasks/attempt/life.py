@@ -348,8 +348,8 @@ class Life:
     # ------------------------------------------------------------ events
 
     def _on_event(self, event: dict[str, Any]) -> None:
-        if event["event"] == "budget":
-            self.events.put("budget")
+        if event["event"] in ("budget", "host_lost"):
+            self.events.put(event["event"])
         elif event["event"] == "waiting":
             self._waited = event["waited_seconds"]
             self._waiting_since = time.time() if event["waiting"] else None

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class Servant:
         env: its whole environment.
         log: file that its stderr is appended to.
         on_event: called for each event, in the reader's thread.
+        on_gone: called once, when it has died or been stopped.
     """
 
     def __init__(
@@ -42,10 +43,12 @@ class Servant:
         env: Mapping[str, str],
         log: Path,
         on_event: Callable[[Event], None] | None = None,
+        on_gone: Callable[[], None] = lambda: None,
     ) -> None:
         ours, theirs = socket.socketpair()
         self._ready: Future[Event] = Future()
         self._on_event = on_event
+        self._on_gone = on_gone
         log.parent.mkdir(parents=True, exist_ok=True)
         with theirs, log.open("ab") as stderr:
             number = theirs.fileno()
@@ -91,6 +94,7 @@ class Servant:
         if not self._ready.done():
             tail = self.log.read_bytes()[-400:].decode("utf-8", "replace").strip()
             self._ready.set_exception(ChannelClosed(f"it ended at once; {self.log} says: {tail}"))
+        self._on_gone()
 
 
 class Processes:
@@ -114,19 +118,33 @@ class Processes:
 
     def host(self) -> Channel:
         """The host's line. ChannelClosed if it cannot be started."""
+        host = self._living_host()
+        host.wait_ready()
+        return host.channel
+
+    def prestart(self, warm: Iterable[tuple[str, tuple[str, ...]]] = ()) -> None:
+        """Begin to start the host and the launchers of these (python, imports), waiting for none."""
+        self._living_host()
+        self._living_launcher(sys.executable)
+        for python, imports in warm:
+            self._living_launcher(python, *imports)
+
+    def _living_host(self) -> Servant:
         with self._lock:
-            if self._closed:
-                raise ChannelClosed("this worker is stopping")
+            self._refuse_if_closed()
             if self._host is None or not self._host.alive:
                 self._host = Servant(
                     [sys.executable, "-m", "bridges.host", "--control-fd", "{fd}"],
                     {**self._host_env, "PYTHONPATH": str(PROJECT)},
                     self._logs / "host.log",
                     self._host_event,
+                    self._host_gone,
                 )
-            host = self._host
-        host.wait_ready()
-        return host.channel
+            return self._host
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ChannelClosed("this worker is stopping")
 
     def watch(self, key: str, number: int, on_event: Callable[[Event], None]) -> None:
         """Hand the host's events about one try to `on_event` until `unwatch`."""
@@ -141,19 +159,26 @@ class Processes:
         if watcher:
             watcher(event)
 
+    def _host_gone(self) -> None:
+        """A harness without its bridge would run to its deadline for nothing: tell each try now."""
+        for watcher in list(self._watchers.values()):
+            watcher({"event": "host_lost"})
+
     # ------------------------------------------------------------ launchers
 
     def launcher(self, python: str | None = None, imports: tuple[str, ...] = ()) -> Channel:
         """The line of the launcher that has `imports` loaded in `python` (none: the bare one)."""
-        wanted = (python or sys.executable, *imports)
+        servant = self._living_launcher(python or sys.executable, *imports)
+        servant.wait_ready()
+        return servant.channel
+
+    def _living_launcher(self, *wanted: str) -> Servant:
         with self._lock:
-            if self._closed:
-                raise ChannelClosed("this worker is stopping")
+            self._refuse_if_closed()
             servant = self._launchers.get(wanted)
             if servant is None or not servant.alive:
                 servant = self._launchers[wanted] = self._start_launcher(*wanted)
-        servant.wait_ready()
-        return servant.channel
+            return servant
 
     def _start_launcher(self, python: str, *imports: str) -> Servant:
         # Isolated mode: neither the user's site packages nor the working directory can change what
@@ -162,6 +187,13 @@ class Processes:
         script = str(Path(__file__).with_name("launcher.py"))
         env = {name: os.environ[name] for name in SAFE_ENVIRONMENT if name in os.environ}
         return Servant([python, *flags, script, "{fd}", *imports], env, self._logs / "launcher.log")
+
+    def stop_launchers(self) -> None:
+        """End the launchers, and so every harness; the next launch starts new ones."""
+        with self._lock:
+            launchers, self._launchers = list(self._launchers.values()), {}
+        for launcher in launchers:
+            launcher.stop()
 
     def pids(self) -> dict[str, int]:
         """Process ids by role, of those that run."""
@@ -175,7 +207,7 @@ class Processes:
         """End them all; launchers first, so that no harness outlives its bridge."""
         with self._lock:
             self._closed = True
-            servants = [*self._launchers.values(), *([self._host] if self._host else [])]
-            self._launchers, self._host = {}, None
-        for servant in servants:
-            servant.stop()
+            host, self._host = self._host, None
+        self.stop_launchers()
+        if host:
+            host.stop()
