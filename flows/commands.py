@@ -204,6 +204,11 @@ def _report(result: dict[str, Any], definition: Sweep) -> int:
     from flows.newcomer import next_commands
 
     reading.scorecard(result["sweep_id"], None, None)
+    models = [load_model(model) for model in definition.models]
+    oracles = [model.name for model in models if model.behaviour == "oracle"]
+    refused = reading.gold_failures(result["sweep_id"], oracles) if oracles else ""
+    if refused:
+        say(refused)
     missing = result["planned"] - result["done"]
     if missing:
         say(f"{missing} of {result['planned']} attempts have no result (infrastructure errors).")

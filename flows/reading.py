@@ -39,6 +39,34 @@ def scorecard(sweep: str | None, suites: list[str] | None, json_file: str | None
         click.echo(render(rows, width, colour, refused_cells(con, sweep_id)), nl=False)
 
 
+def gold_failures(sweep_id: str, oracles: list[str]) -> str:
+    """The tasks whose gold its own grader refuses, by id and with the grader's reason; "" if none.
+
+    Args:
+        sweep_id: the sweep just run.
+        oracles: names of its models that play the gold.
+    """
+    from warehouse.query import connect
+
+    with connect(sweep_id=sweep_id) as con:
+        rows = con.execute(
+            """
+            select task_id, any_value(error_type), any_value(finding)
+            from findings
+            where headline and not passed and list_contains(?, model)
+            group by suite, task_id
+            order by suite, task_id
+            """,
+            [oracles],
+        ).fetchall()
+    if not rows:
+        return ""
+    lines = [f"{len(rows)} task(s) whose gold fails the benchmark's own grader:"]
+    for task_id, error_type, finding in rows:
+        lines.append(f"  {task_id}: {error_type or ''}: {' '.join((finding or '').split())[:160]}")
+    return "\n".join(lines)
+
+
 def _sweep_id(sweep: str) -> str:
     """The newest sweep whose id or name is meant."""
     from suites.home import evidence_root

@@ -60,7 +60,9 @@ def explain(
     error: ValidationError, model: type[BaseModel]
 ) -> tuple[list[str | int], str, str | None]:
     """The first mistake a schema found: its key's path, what is wrong, and what would be right."""
-    first = error.errors()[0]
+    found_wrong = error.errors()
+    # A misspelt key is reported before the key that it leaves missing: it is the one to mend.
+    first = next((e for e in found_wrong if e["type"] == "extra_forbidden"), found_wrong[0])
     path = list(first["loc"])
     kind, found = first["type"], _short(first.get("input"))
     if kind == "extra_forbidden":

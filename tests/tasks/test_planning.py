@@ -1,0 +1,179 @@
+"""What makes two attempts the same, and what is refused before anything is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from suites.errors import InputError
+from suites.schema import Harness, Model, Sweep
+from tasks.planning import Plan, attempt_seed, make_plan
+from warehouse.evidence import Evidence
+
+
+def sweep(**changes: Any) -> Sweep:
+    values: dict[str, Any] = {
+        "name": "test",
+        "suites": ["hello-tools"],
+        "harnesses": ["reference"],
+        "models": ["oracle"],
+        "only": "weather",
+    } | changes
+    return Sweep.model_validate(values)
+
+
+def key(**changes: Any) -> str:
+    return make_plan(sweep(**changes)).manifest["attempts"][0]["key"]
+
+
+def model(**changes: Any) -> Model:
+    values = {"name": "m", "endpoint": "https://one.example/v1", "model": "id-1"} | changes
+    return Model.model_validate(values)
+
+
+def harness(**changes: Any) -> Harness:
+    values = {"name": "h", "command": ["true"], "version": "1"} | changes
+    return Harness.model_validate(values)
+
+
+def test_same_sweep_gives_the_same_keys(home: Path) -> None:
+    assert key() == key()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"models": [model()]}, {"models": [model(endpoint="https://two.example/v1")]}),
+        (
+            {"models": [model()]},
+            {"models": [model(prices={"date": "2026-01-01", "input": 1, "output": 2})]},
+        ),
+        ({"models": [model()]}, {"models": [model(rate_limits={"concurrency": 3})]}),
+        ({"models": [model()]}, {"models": [model(description="words")]}),
+        ({"harnesses": [harness()]}, {"harnesses": [harness(description="words")]}),
+        ({}, {"repeats": 3}),
+        ({}, {"concurrency": 9}),
+        ({}, {"only": "*"}),
+    ],
+)
+def test_what_the_agent_cannot_observe_leaves_the_key_alone(
+    home: Path, one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    keys = {a["key"] for a in make_plan(sweep(**other)).manifest["attempts"]}
+    assert key(**one) in keys
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"models": [model()]}, {"models": [model(model="id-2")]}),
+        ({"models": [model()]}, {"models": [model(parameters={"temperature": 0})]}),
+        ({"harnesses": [harness()]}, {"harnesses": [harness(version="2")]}),
+        ({"harnesses": [harness()]}, {"harnesses": [harness(command=["true", "-x"])]}),
+        ({"harnesses": [harness()]}, {"harnesses": [harness(env={"A": "1"})]}),
+        ({"harnesses": [harness()]}, {"harnesses": [harness(files={"home/a": "1"})]}),
+        ({}, {"limits": {"seconds": 5}}),
+        ({}, {"seed": 2}),
+        ({}, {"models": ["vandal"]}),
+        ({}, {"only": "fahrenheit"}),
+    ],
+)
+def test_what_the_agent_can_observe_changes_the_key(
+    home: Path, one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    assert key(**one) != key(**other)
+
+
+def test_a_changed_script_of_the_harness_is_another_harness(home: Path, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    file = tmp_path / "h.yaml"
+    file.write_text('name: h\ncommand: [sh, "{{ harness_dir }}/run.sh"]\n')
+    script.write_text("echo 1\n")
+    before = key(harnesses=[str(file)])
+    script.write_text("echo 2\n")
+    assert key(harnesses=[str(file)]) != before
+
+
+def test_repeats_have_seeds_of_their_own() -> None:
+    seeds = [attempt_seed("t", repeat, 0) for repeat in range(5)]
+    assert len(set(seeds)) == 5
+    assert seeds == [attempt_seed("t", repeat, 0) for repeat in range(5)]
+    assert attempt_seed("t", 0, 1) not in seeds
+
+
+def test_fresh_gives_new_keys(home: Path) -> None:
+    plans = [make_plan(sweep(), fresh=True) for _ in range(2)]
+    keys = [plan.manifest["attempts"][0]["key"] for plan in plans]
+    assert len({*keys, key()}) == 3
+
+
+def test_a_worker_elsewhere_reads_the_same_plan(home: Path) -> None:
+    evidence = Evidence(home / "evidence")
+    made = make_plan(sweep(only="*", repeats=2))
+    made.write(evidence)
+    read = Plan.read(evidence, made.sweep_id)
+    assert read.manifest == made.manifest
+    for planned in made.manifest["attempts"]:
+        one, other = read.task(planned), made.task(planned)
+        assert (one.messages, one.grade, one.oracle) == (other.messages, other.grade, other.oracle)
+
+
+def test_gold_is_nowhere_in_what_a_harness_is_given(home: Path) -> None:
+    made = make_plan(sweep(only="*"))
+    for planned in made.manifest["attempts"]:
+        shown = made.task(planned).for_agent()
+        assert set(shown) == {"messages", "policy"}
+
+
+def test_cell_that_cannot_run_is_refused_with_its_reason_and_the_rest_is_planned(
+    home: Path,
+) -> None:
+    deaf = harness(name="deaf", speaks=[])
+    other_wire = harness(name="other", wire="messages")
+    made = make_plan(sweep(harnesses=["reference", deaf, other_wire]))
+    reasons = {cell.harness: cell.refused for cell in made.cells}
+    assert reasons["reference"] is None
+    assert "speaks to none" in reasons["deaf"]
+    assert "messages wire" in reasons["other"]
+    assert {a["cell"] for a in made.manifest["attempts"]} == {0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"suites": ["hello-tolls"]}, "did you mean"),
+        ({"suites": ["bfcl-simple-python"]}, "dyno convert bfcl"),
+        ({"only": "nothing-*"}, "no task of hello-tools matches"),
+        ({"harnesses": [harness(command=["no-such-program"])]}, "no-such-program"),
+        ({"harnesses": [harness(command=["true", "{{ promt }}"])]}, "promt"),
+        ({"harnesses": [harness(version_command=["false"], version=None)]}, "version command"),
+        ({"harnesses": [harness(), harness()]}, "twice"),
+        ({"models": [model(api_key_env="NO_SUCH_KEY_HERE")]}, "export NO_SUCH_KEY_HERE"),
+        ({"exclude": [{"suite": "*"}]}, "no cell left"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_spent(
+    home: Path, changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        make_plan(sweep(**changes))
+    assert says in str(caught.value)
+    assert not (home / "evidence").exists()
+
+
+def test_version_is_what_the_program_states(home: Path, tmp_path: Path) -> None:
+    program = tmp_path / "agent"
+    program.write_text("#!/bin/sh\necho agent 1.2.3\n")
+    program.chmod(0o755)
+    file = tmp_path / "h.yaml"
+    file.write_text(
+        yaml.safe_dump(
+            {"name": "h", "command": [str(program)], "version_command": [str(program), "--version"]}
+        )
+    )
+    assert make_plan(sweep(harnesses=[str(file)])).cells[0].harness_version == "agent 1.2.3"
+    program.write_text("#!/bin/sh\necho agent 1.2.40\n")
+    assert make_plan(sweep(harnesses=[str(file)])).cells[0].harness_version == "agent 1.2.40"
