@@ -30,13 +30,19 @@ from suites.errors import InputError
 from warehouse.describe import install_views
 from warehouse.evidence import CorruptBundle, Evidence
 from warehouse.manifests import Unreadable, grade_rows, suite_rows, sweep_rows
-from warehouse.meta import SCHEMA, needs_newer_duckdb, newer, read_meta, refuse_newer
+from warehouse.meta import (
+    SCHEMA,
+    SCHEMA_FILE,
+    needs_newer_duckdb,
+    newer,
+    read_meta,
+    refuse_newer,
+    tables_mark,
+)
 from warehouse.rows import TABLES, rows_of, rows_of_interrupted
 from warehouse.scan import Known, News, known_to, news
 from warehouse.shards import shard_files
 from warehouse.staging import Staging
-
-SCHEMA_FILE = Path(__file__).with_name("schema.sql")
 
 Say = Callable[[str], None]
 
@@ -143,8 +149,8 @@ class _Load:
             if why is not None:
                 con.execute(SCHEMA_FILE.read_text())
                 con.execute(
-                    "insert into meta values ('schema', ?), ('evidence_root', ?)",
-                    [str(SCHEMA), str(self.evidence_root)],
+                    "insert into meta values ('schema', ?), ('tables', ?), ('evidence_root', ?)",
+                    [str(SCHEMA), tables_mark(), str(self.evidence_root)],
                 )
             added, interrupted, changed = self._add(con, anew=why is not None)
             changed |= install_views(con)
@@ -179,9 +185,8 @@ class _Load:
                 raise newer(self.target) from error
             return "the file cannot be read as a warehouse"
         refuse_newer(meta, self.target)
-        schema = meta.get("schema", "")
-        if schema != str(SCHEMA):
-            return f"its schema is {schema or 'unknown'}, this dyno's is {SCHEMA}"
+        if meta.get("tables") != tables_mark():
+            return "its tables are not those of this dyno"
         if meta.get("evidence_root") != str(self.evidence_root):
             return f"it was loaded from {meta.get('evidence_root')}"
         return None

@@ -16,13 +16,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from suites.canonical import digest
+from warehouse.columns import head, is_number, number, text, truth, when, whole
 from warehouse.evidence import Bundle, CorruptBundle
 
 Row = dict[str, Any]
@@ -103,8 +103,8 @@ def rows_of_interrupted(folder: Path) -> Rows:
         "bundle_hash": None,
         "ending": "interrupted",
         "blame": "infra",
-        "started_at": _when(min(moments, default=None)),
-        "ended_at": _when(max(moments, default=None)),
+        "started_at": when(min(moments, default=None)),
+        "ended_at": when(max(moments, default=None)),
         "journal_bytes": journal_bytes(folder),
         **_sums(bridge, tool_calls, model_calls, measured=True),
     }
@@ -167,9 +167,9 @@ def _rows(bundle: Bundle) -> Rows:
         **_end(bundle.record),
         **_reported(bundle.record.get("reported")),
         "dropped": holes,
-        "budget": _text(host.get("budget")),
+        "budget": text(host.get("budget")),
         "journal_bytes": sum(
-            _whole(bundle.record["files"].get(name, {}).get("bytes", 0)) or 0 for name in JOURNALS
+            whole(bundle.record["files"].get(name, {}).get("bytes", 0)) or 0 for name in JOURNALS
         ),
         **_sums(bridge, tool_calls, model_calls, measured),
     }
@@ -197,16 +197,16 @@ def _identity(record: Row) -> Row:
         "dyno_version",
     )
     return {
-        "sweep_id": _text(record.get("sweep_id")),
+        "sweep_id": text(record.get("sweep_id")),
         "cell_id": cell_id(task["suite_digest"], stamp),
         "configuration_id": configuration_id(stamp),
-        **{name: _text(task.get(name)) for name in texts},
-        "repeat": _whole(task["repeat"]),
-        **{name: _text(stamp.get(name)) for name in stamped},
-        "seed": _whole(stamp.get("seed"), bits=127),
-        "bridge_contract": _whole(stamp.get("bridge_contract")),
-        "sealed": _truth(stamp.get("sealed")),
-        "unmetered": _truth(stamp.get("unmetered")) or False,
+        **{name: text(task.get(name)) for name in texts},
+        "repeat": whole(task["repeat"]),
+        **{name: text(stamp.get(name)) for name in stamped},
+        "seed": whole(stamp.get("seed"), bits=127),
+        "bridge_contract": whole(stamp.get("bridge_contract")),
+        "sealed": truth(stamp.get("sealed")),
+        "unmetered": truth(stamp.get("unmetered")) or False,
         "parameters": stamp.get("parameters"),
         "prices": record.get("prices"),
     }
@@ -217,22 +217,21 @@ def _end(record: Row) -> Row:
     error, output = record.get("error") or {}, record.get("output") or {}
     timings = record["timings"]
     return {
-        "ending": _text(record["ending"], required=True),
-        "detail": _text(record.get("detail")),
-        "blame": _text(record.get("blame")),
-        "error_class": _text(error.get("class")) or ("unnamed" if error else None),
-        "error_message": _text(error.get("message")),
-        "exit_code": _whole(record.get("exit_code")),
-        "signal": _whole(record.get("signal")),
-        "left_processes": _whole(record.get("left_processes")),
-        "started_at": _when(timings.get("started_at")),
-        "ended_at": _when(timings.get("ended_at")),
+        "ending": text(record["ending"], required=True),
+        "detail": text(record.get("detail")),
+        "blame": text(record.get("blame")),
+        "error_class": text(error.get("class")) or ("unnamed" if error else None),
+        "error_message": text(error.get("message")),
+        "exit_code": whole(record.get("exit_code")),
+        "signal": whole(record.get("signal")),
+        "left_processes": whole(record.get("left_processes")),
+        "started_at": when(timings.get("started_at")),
+        "ended_at": when(timings.get("ended_at")),
         **{
-            name: _number(timings.get(name))
-            for name in ("wall_s", "startup_s", "waited_s", "cpu_s")
+            name: number(timings.get(name)) for name in ("wall_s", "startup_s", "waited_s", "cpu_s")
         },
-        "stdout_bytes": _whole(output.get("stdout_bytes")),
-        "stderr_bytes": _whole(output.get("stderr_bytes")),
+        "stdout_bytes": whole(output.get("stdout_bytes")),
+        "stderr_bytes": whole(output.get("stderr_bytes")),
     }
 
 
@@ -241,7 +240,7 @@ def _reported(reported: Any) -> Row:
     said = reported if isinstance(reported, dict) else {}
     figures = {f"reported_{column}": said.get(name) for name, column in USAGE.items()}
     figures["reported_cost"] = said.get("cost")
-    return {name: value if _is_number(value) else None for name, value in figures.items()}
+    return {name: value if is_number(value) else None for name, value in figures.items()}
 
 
 def _sums(bridge: list[Row], tools: list[Row], models: list[Row], measured: bool) -> Row:
@@ -254,7 +253,7 @@ def _sums(bridge: list[Row], tools: list[Row], models: list[Row], measured: bool
         "tool_errors": sum(row["status"] in TOOL_ERRORS for row in agents_tools),
         "model_calls": len(agents_models),
         **{
-            column: _whole(_total(agents_models, column)) if measured else None
+            column: whole(_total(agents_models, column)) if measured else None
             for column in USAGE.values()
         },
         "cost": _total(models, "cost") if measured else None,
@@ -284,16 +283,16 @@ class _Mark:
         answer = result or {}
         return {
             **self._common(call, "call"),
-            "server": _text(call.get("server")),
-            "tool": _text(call.get("tool")),
-            "native": _text(call.get("native")),
-            "arguments": _head(call.get("arguments"), ARGUMENTS_KEPT),
-            "result_seq": _whole(answer.get("seq")),
-            "status": _text(answer["status"], required=True) if result else "unfinished",
-            "is_error": _truth(answer.get("is_error")),
-            "ms": _number(answer.get("ms")),
-            "text": _head(answer.get("text"), TEXT_KEPT),
-            "cut": _whole(answer.get("cut")),
+            "server": text(call.get("server")),
+            "tool": text(call.get("tool")),
+            "native": text(call.get("native")),
+            "arguments": head(call.get("arguments"), ARGUMENTS_KEPT),
+            "result_seq": whole(answer.get("seq")),
+            "status": text(answer["status"], required=True) if result else "unfinished",
+            "is_error": truth(answer.get("is_error")),
+            "ms": number(answer.get("ms")),
+            "text": head(answer.get("text"), TEXT_KEPT),
+            "cut": whole(answer.get("cut")),
         }
 
     def model_call(self, request: Row, response: Row | None) -> Row:
@@ -302,20 +301,20 @@ class _Mark:
         usage = answer.get("usage") or {}
         return {
             **self._common(request, "request"),
-            "wire": _text(request.get("wire")),
-            "stream": _truth(request.get("stream")),
-            "model": _text(request.get("model")),
+            "wire": text(request.get("wire")),
+            "stream": truth(request.get("stream")),
+            "model": text(request.get("model")),
             "edits": [str(edit) for edit in request.get("edits") or []],
-            "response_seq": _whole(answer.get("seq")),
+            "response_seq": whole(answer.get("seq")),
             "status": _status(response),
-            "http_status": _whole(answer.get("status")),
-            **{name: _number(answer.get(name)) for name in ("ms", "first_byte_ms", "queued_ms")},
-            "upstream_tries": _whole(answer.get("upstream_tries")),
-            "tool_calls": _whole(answer.get("tool_calls")),
-            **{column: _whole(usage.get(name)) for name, column in USAGE.items()},
-            "cost": _number(answer.get("cost")),
-            "budget": _text(answer.get("budget")),
-            "error": _head(answer.get("error"), TEXT_KEPT),
+            "http_status": whole(answer.get("status")),
+            **{name: number(answer.get(name)) for name in ("ms", "first_byte_ms", "queued_ms")},
+            "upstream_tries": whole(answer.get("upstream_tries")),
+            "tool_calls": whole(answer.get("tool_calls")),
+            **{column: whole(usage.get(name)) for name, column in USAGE.items()},
+            "cost": number(answer.get("cost")),
+            "budget": text(answer.get("budget")),
+            "error": head(answer.get("error"), TEXT_KEPT),
         }
 
     def _common(self, row: Row, event: str) -> Row:
@@ -324,11 +323,11 @@ class _Mark:
         return {
             "attempt_key": self.key,
             "try": self.number,
-            "seq": _whole(row["seq"]),
+            "seq": whole(row["seq"]),
             "bundle_hash": self.bundle_hash,
-            "turn": _whole(row.get("turn")),
-            "requestor": _text(row.get("requestor")) or "agent",
-            "called_at": _when(row.get("at")),
+            "turn": whole(row.get("turn")),
+            "requestor": text(row.get("requestor")) or "agent",
+            "called_at": when(row.get("at")),
         }
 
 
@@ -340,7 +339,7 @@ def _status(response: Row | None) -> str:
         return "budget"
     if not response.get("complete", True):
         return "incomplete"
-    http = _whole(response.get("status"))
+    http = whole(response.get("status"))
     return "ok" if http is not None and http < 400 and not response.get("error") else "error"
 
 
@@ -383,58 +382,3 @@ def _readable(path: Path) -> Iterator[Row]:
             continue
         if isinstance(row, dict):
             yield row
-
-
-# ---------------------------------------------------------------- values that a column takes
-
-
-def _text(value: Any, required: bool = False) -> str | None:
-    if value is None and not required:
-        return None
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
-    return value
-
-
-def _head(value: Any, kept: int) -> str | None:
-    text = _text(value)
-    return text if text is None else text[:kept]
-
-
-def _whole(value: Any, bits: int = 63) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value.bit_length() > bits:
-        raise TypeError(f"{value!r:.40} is no whole number")
-    return value
-
-
-def _number(value: Any) -> float | None:
-    if value is None:
-        return None
-    if not _is_number(value):
-        raise TypeError(f"{value!r:.40} is no number")
-    return float(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _truth(value: Any) -> bool | None:
-    if value is None or isinstance(value, bool):
-        return value
-    raise TypeError(f"{value!r:.40} is neither true nor false")
-
-
-def _when(seconds: Any) -> str | None:
-    """UTC as DuckDB reads a timestamp; None for a moment no calendar holds."""
-    number = _number(seconds)
-    if number is None:
-        return None
-    try:
-        return datetime.fromtimestamp(number, UTC).replace(tzinfo=None).isoformat(" ")
-    except (ValueError, OverflowError, OSError):
-        return None

@@ -11,7 +11,7 @@
 
 -- One fact about this file a row.
 create table meta (
-    key varchar,                     -- `schema`, `evidence_root`, `views`
+    key varchar,                     -- `schema`, `tables`, `evidence_root`, `views`
     value varchar                    -- its value, as text
 );
 

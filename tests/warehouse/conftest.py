@@ -8,7 +8,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from made import Maker, make_everything
+from everything import make_everything
+from made import Maker
 
 from warehouse.describe import read_views
 from warehouse.load import LoadReport, load
