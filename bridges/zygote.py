@@ -170,11 +170,14 @@ def _die_with_parent(parent: int) -> None:
 
 
 def _be_modest() -> None:
-    """Yield to whoever serves others: the processor, and memory when it runs out."""
+    """No voice, no core files, and the first to go when memory runs out.
+
+    Its share of the processor stays a fair one: a lower priority would not shorten the others'
+    waits (a host wakes at once either way), and on a busy machine its calls would time out for it.
+    """
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
-    os.nice(10)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         Path("/proc/self/oom_score_adj").write_text("1000")

@@ -275,12 +275,12 @@ def test_arguments_that_could_stall_a_checker_stall_only_their_own_attempt(
             "many": {"type": "array", "items": {"type": "integer"}},
         },
     }
-    hostile = host.open({"name": "trap", "input_schema": schema}, tool_seconds=1)
+    hostile = host.open({"name": "trap", "input_schema": schema}, tool_seconds=3)
     began = time.monotonic()
     answer = hostile.client().call("trap", json.dumps({"name": "a" * 60 + "!"}))
     assert answer["isError"]
-    assert "could not be checked within 1 seconds" in answer["text"]
-    assert time.monotonic() - began < 5
+    assert "could not be checked within 3 seconds" in answer["text"]
+    assert time.monotonic() - began < 30
     (row,) = hostile.rows("result")
     assert row["status"] == "refused"
     many = json.dumps({"many": [1] * 50_000 + ["x"]})

@@ -73,14 +73,14 @@ def wait_until(true: Callable[[], bool], seconds: float = 10) -> None:
 def test_a_call_that_does_not_end_is_killed_in_time_and_the_next_one_works(
     host: RunningHost, root: Path, tool: str
 ) -> None:
-    opened = host.open(*coded(tool, "pid"), root=root, tool_seconds=0.5)
+    opened = host.open(*coded(tool, "pid"), root=root, tool_seconds=2)
     client = opened.client()
     before = int(client.call("pid")["text"])
     began = time.monotonic()
     answer = client.call(tool)
-    assert 0.4 < time.monotonic() - began < 3
+    assert 1.9 < time.monotonic() - began < 20
     assert answer["isError"]
-    assert answer["text"] == "The tool did not answer within 0.5 seconds."
+    assert answer["text"] == "The tool did not answer within 2 seconds."
     assert int(client.call("pid")["text"]) != before
     assert is_gone(before)
     assert [row["status"] for row in opened.rows("result")] == ["ok", "timeout", "ok"]
@@ -114,7 +114,7 @@ def test_megabytes_are_cut_before_they_reach_the_host(own_host: RunningHost, roo
 
 
 def test_calls_of_one_attempt_wait_for_each_other(host: RunningHost, root: Path) -> None:
-    opened = host.open(*coded("hang", "pid"), root=root, tool_seconds=0.5)
+    opened = host.open(*coded("hang", "pid"), root=root, tool_seconds=1)
     statuses: list[bool] = []
 
     def hang() -> None:
@@ -127,7 +127,7 @@ def test_calls_of_one_attempt_wait_for_each_other(host: RunningHost, root: Path)
     for thread in threads:
         thread.join()
     assert statuses == [True] * 3
-    assert 1.4 < time.monotonic() - began < 6
+    assert 2.9 < time.monotonic() - began < 30
     assert opened.client().call("pid")["text"].isdigit()
 
 
@@ -210,7 +210,7 @@ def test_others_do_not_wait_for_what_one_attempt_does(
     neighbour = host.open({"name": "idle", "input_schema": ANYTHING}).client()
     p95(neighbour, 20)
     quiet = p95(neighbour)
-    hog = host.open(*coded(tool), root=root, tool_seconds=0.3)
+    hog = host.open(*coded(tool), root=root, tool_seconds=0.5)
     over = threading.Event()
 
     def disturb() -> None:
