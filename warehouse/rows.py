@@ -152,6 +152,8 @@ _encode = json.JSONEncoder(
 
 
 def _rows(bundle: Bundle) -> Rows:
+    if bundle.record["attempt_key"] != bundle.key:
+        raise ValueError(f"it is of the attempt {bundle.record['attempt_key']}")
     mark = _Mark(bundle.key, bundle.try_number, bundle.hash)
     bridge, model = (bundle.rows(name) for name in JOURNALS)
     host = bundle.record.get("host") or {}

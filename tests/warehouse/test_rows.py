@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,16 @@ def test_a_record_that_makes_no_sense_is_corrupt(
     with pytest.raises(CorruptBundle) as caught:
         rows_of(broken)
     assert caught.value.path == broken.folder
+
+
+def test_a_bundle_in_another_attempts_folder_is_corrupt(maker: Maker) -> None:
+    mine, yours = maker.sweep([make_suite(categories={"simple_python": 2})], [NOISY])
+    copied = maker.evidence.attempt_folder(yours.key) / "try-0001"
+    shutil.copytree(maker.attempt(mine, True).folder, copied)
+    bundle = maker.evidence.bundle(copied)
+    assert bundle is not None
+    with pytest.raises(CorruptBundle, match=mine.key):
+        rows_of(bundle)
 
 
 def test_an_interrupted_try_tells_what_its_journals_hold(maker: Maker, planned: Planned) -> None:
