@@ -117,8 +117,8 @@ class Evidence:
         top = self.root / "attempts"
         if not top.is_dir():
             return
-        for shelf in sorted(os.listdir(top)):
-            yield from sorted(os.listdir(top / shelf))
+        for shelf in sorted(os.listdir(top)):  # noqa: PTH208  names are all that is wanted
+            yield from sorted(os.listdir(top / shelf))  # noqa: PTH208
 
     # ------------------------------------------------------------ writing
 
@@ -224,11 +224,18 @@ class Evidence:
             CorruptBundle: a grade file is not JSON.
         """
         found = []
-        for path in sorted((self.attempt_folder(key) / "grades").glob("*.json")):
+        folder = self.attempt_folder(key) / "grades"
+        try:
+            names = sorted(os.listdir(folder))  # noqa: PTH208  a glob costs five times as much
+        except FileNotFoundError:
+            return []
+        for name in names:
+            if not name.endswith(".json") or name.startswith("."):
+                continue
             try:
-                found.append({**json.loads(path.read_bytes()), "file": path.name})
+                found.append({**json.loads((folder / name).read_bytes()), "file": name})
             except (OSError, ValueError) as error:
-                raise CorruptBundle(path, f"not a grade ({error})") from error
+                raise CorruptBundle(folder / name, f"not a grade ({error})") from error
         return sorted(found, key=lambda grade: (grade["graded_at"], grade["file"]))
 
     def write_grade(self, key: str, grade: dict[str, Any]) -> bool:
