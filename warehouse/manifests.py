@@ -55,6 +55,7 @@ def sweep_rows(path: Path, data: bytes) -> Rows:
             raise Unreadable(path, f"format {manifest['format']}; this dyno reads up to {FORMAT}")
         sweep = manifest["sweep_id"]
         cells = {int(cell["cell"]): cell for cell in manifest["cells"]}
+        names = {number: cell_id(cell["suite_digest"], cell) for number, cell in cells.items()}
         return {
             "sweeps": [
                 {
@@ -86,9 +87,7 @@ def sweep_rows(path: Path, data: bytes) -> Rows:
                 {
                     "sweep_id": sweep,
                     "cell": attempt["cell"],
-                    "cell_id": cell_id(
-                        cells[attempt["cell"]]["suite_digest"], cells[attempt["cell"]]
-                    ),
+                    "cell_id": names[attempt["cell"]],
                     "attempt_key": attempt["key"],
                     "task_id": attempt["task_id"],
                     "repeat": int(attempt["repeat"]),

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,22 @@ JOURNALS = ("bridge.jsonl", "model.jsonl")
 
 def configuration_id(stamp: Row) -> str:
     """A short name for the configuration of a stamp, or of a cell in a sweep's manifest."""
-    return digest({key: stamp.get(key) for key in CONFIGURATION})[:16]
+    return _configuration_id(tuple(stamp.get(key) for key in CONFIGURATION))
 
 
 def cell_id(suite_digest: str | None, stamp: Row) -> str:
     """A short name for the cell: that configuration on that very suite."""
-    return digest([suite_digest, configuration_id(stamp)])[:16]
+    return _cell_id(suite_digest, configuration_id(stamp))
+
+
+@lru_cache(maxsize=4096)
+def _configuration_id(parts: tuple[Any, ...]) -> str:
+    return digest(dict(zip(CONFIGURATION, parts, strict=True)))[:16]
+
+
+@lru_cache(maxsize=4096)
+def _cell_id(suite_digest: str | None, configuration: str) -> str:
+    return digest([suite_digest, configuration])[:16]
 
 
 def rows_of(bundle: Bundle) -> Rows:

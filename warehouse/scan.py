@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,17 +95,19 @@ def news(root: Path, known: Known) -> News:
         known: what need not be listed.
     """
     found = News()
-    for path in _sorted(root / "sweeps"):
-        if path.suffix == ".json" and not path.name.startswith("."):
+    for name in _names(root / "sweeps"):
+        if name.endswith(".json") and name[0] != ".":
+            path = root / "sweeps" / name
             data = path.read_bytes()
             if known.sweeps.get(path.stem) != hashlib.sha256(data).hexdigest():
                 found.manifests.append((path, data))
-    for path in _sorted(root / "suites"):
-        if path.name not in known.suites and not path.name.startswith("."):
-            found.suites.append(path)
-    for shelf in _sorted(root / "attempts"):
-        for folder in _sorted(shelf):
-            _look_at(folder, known, found)
+    for name in _names(root / "suites"):
+        if name not in known.suites and name[0] != ".":
+            found.suites.append(root / "suites" / name)
+    top = f"{root}/attempts"
+    for shelf in _names(top):
+        for key in _names(f"{top}/{shelf}"):
+            _look_at(f"{top}/{shelf}/{key}", key, known, found)
     return found
 
 
@@ -115,9 +116,8 @@ def try_of(folder: Path) -> Try:
     return folder.parent.name, int(folder.name[4:])
 
 
-def _look_at(folder: Path, known: Known, found: News) -> None:
-    """List what is new about one attempt."""
-    key = folder.name
+def _look_at(folder: str, key: str, known: Known, found: News) -> None:
+    """List what is new about one attempt; its folder is text, for a path object costs more than the look."""
     names = _names(folder)
     for name in names:
         if (
@@ -125,28 +125,24 @@ def _look_at(folder: Path, known: Known, found: News) -> None:
             and name[4:].isdigit()
             and (key, int(name[4:])) not in known.sealed
         ):
-            path = folder / name
+            path = Path(folder, name)
             if (path / "attempt.json").exists():
                 found.sealed.append(path)
             elif path.is_dir():
                 found.unsealed[path] = journal_bytes(path)
     if "published" in names and key not in known.published:
-        counts = (folder / "published").read_text(errors="replace").strip()
-        if counts[4:].isdigit() and (folder / counts / "attempt.json").exists():
+        counts = Path(folder, "published").read_text(errors="replace").strip()
+        if counts[4:].isdigit() and Path(folder, counts, "attempt.json").exists():
             found.published.append((key, int(counts[4:])))
     if "grades" in names:
-        for name in _names(folder / "grades"):
+        for name in _names(f"{folder}/grades"):
             if name.endswith(".json") and name[0] != "." and (key, name) not in known.grades:
-                found.grades.append(folder / "grades" / name)
+                found.grades.append(Path(folder, "grades", name))
 
 
-def _names(folder: Path) -> list[str]:
+def _names(folder: Path | str) -> list[str]:
     """What lies in a folder, sorted; [] where there is no such folder."""
     try:
-        return sorted(entry.name for entry in os.scandir(folder))
+        return sorted(os.listdir(folder))  # noqa: PTH208  names are all that is wanted
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _sorted(folder: Path) -> Iterator[Path]:
-    return (folder / name for name in _names(folder))

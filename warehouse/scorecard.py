@@ -183,29 +183,26 @@ def render(
     if not rows:
         console.print("Nothing to show yet: the warehouse holds no attempt of that kind.")
     longest = max((len(_label(row)) for row in rows), default=0)
-    for _, block in groupby(rows, key=lambda row: [row[name] for name in KEY[:6]]):
-        _print_suite(console, list(block), width, longest)
-    notes = [note for row in rows if row["category"] is None for note in _notes(row)]
-    notes += [f"Refused: {row['suite']} · {_name(row)}: {row['reason']}." for row in refused]
-    for note in notes:
+    editions = {(*_versions(row), row["suite_digest"]) for row in rows}
+    blocks = [list(block) for _, block in groupby(rows, key=lambda row: [row[n] for n in KEY[:6]])]
+    for block in blocks:
+        twins = sum(versions[:-1] == _versions(block[0]) for versions in editions)
+        console.print(Text(block[0]["suite"], "bold"), Text(_heading(block, twins > 1)))
+        console.print(_table(block, width, longest))
+        console.print()
+    for note in _notes(blocks, refused):
         console.print(Text(f"• {note}", "yellow"))
     if rows:
         console.print(Text(LEGEND, "dim"))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _print_suite(console: Any, rows: list[Row], width: int, longest: int) -> None:
-    """A heading with the versions, then a line a configuration and, where there are several, a category."""
+def _table(rows: list[Row], width: int, longest: int) -> Any:
+    """A line a configuration and, where there are several, a category."""
     from rich.table import Table
-    from rich.text import Text
 
-    first = rows[0]
-    wholes = [row for row in rows if row["category"] is None]
     several = len({row["category"] for row in rows} - {None}) > 1
-    console.print(
-        Text(f"{first['suite']} {first['suite_version']}", "bold"), Text(_versions(first))
-    )
-    columns = _fitting(_columns(max(len(row["pass_hat_k"] or ()) for row in wholes)), width)
+    columns = _fitting(_columns(_telling_k(rows)), width)
     room = width - sum(column.width + 1 for column in columns)
     airy = room - longest > len(columns)
     table = Table(box=None, pad_edge=False, padding=(0, 1 + airy, 0, 0), header_style="dim")
@@ -216,12 +213,18 @@ def _print_suite(console: Any, rows: list[Row], width: int, longest: int) -> Non
         if row["category"] is None or several:
             style = "" if row["category"] is None else "dim"
             table.add_row(_label(row), *(column.show(row) for column in columns), style=style)
-    console.print(table)
-    console.print()
+    return table
+
+
+def _telling_k(rows: list[Row]) -> int:
+    """The highest k for which pass^k is known of any configuration, else the highest there is."""
+    hats = [list(row["pass_hat_k"] or ()) for row in rows if row["category"] is None]
+    known = [k for hat in hats for k, value in enumerate(hat, 1) if value is not None]
+    return max(known, default=max(map(len, hats), default=0))
 
 
 def _columns(k: int) -> list[Column]:
-    """The figures, with pass^k for the highest k that any row has."""
+    """The figures, with pass^k unless k is 1 and pass@1 says the same."""
 
     def hat(row: Row) -> str:
         hats = row["pass_hat_k"] or ()
@@ -229,13 +232,13 @@ def _columns(k: int) -> list[Column]:
 
     found = [
         Column("pass@1", lambda row: rate(row["pass_at_1"]), 0, 6),
-        Column("[95 %]", lambda row: interval(row["pass_at_1_low"], row["pass_at_1_high"]), 3, 9),
-        Column(f"pass^{k}", hat, 2, 6),
+        Column("[95 %]", lambda row: interval(row["pass_at_1_low"], row["pass_at_1_high"]), 3, 8),
+        Column(f"pass^{k}", hat, 2, len(f"pass^{k}")),
         Column("cover", lambda row: percent(row["coverage"]), 1, 5),
         Column("floor", lambda row: rate(row["floor"]), 4, 5),
         Column("$/solved", lambda row: money(row["cost_per_solved"]), 5, 8),
         Column("err", lambda row: percent(row["tool_error_rate"]), 6, 5),
-        Column("time", lambda row: seconds(row["wall_s"]), 7, 5),
+        Column("time", lambda row: seconds(row["wall_s"]), 7, 4),
         Column("-start", lambda row: seconds(row["wall_s_after_startup"]), 8, 6),
     ]
     return found if k > 1 else [column for column in found if column.show is not hat]
@@ -248,17 +251,31 @@ def _fitting(columns: list[Column], width: int) -> list[Column]:
     return columns
 
 
-def _versions(row: Row) -> str:
+def _versions(row: Row) -> tuple[str, ...]:
+    return row["suite"], row["suite_version"], str(row["dataset_version"]), row["grader"]
+
+
+def _heading(rows: list[Row], name_edition: bool) -> str:
     """What the figures below stand on."""
-    tasks = (
-        f"{row['tasks']:,} of {row['suite_tasks']:,}" if row["suite_tasks"] else f"{row['tasks']:,}"
-    )
-    if row["tasks"] == row["suite_tasks"]:
-        tasks = f"{row['tasks']:,}"
-    dataset = ""
-    if row["dataset_version"] != row["suite_version"]:
-        dataset = f" · {row['benchmark']} dataset {row['dataset_version']}"
-    return f"· {tasks} tasks{dataset} · graded by {row['grader']}"
+    first = rows[0]
+    parts = [first["suite_version"]]
+    if name_edition:
+        parts[0] += f" (edition {first['suite_digest'][:8]})"
+    parts.append(_size(rows))
+    if not first["suite_version"].startswith(first["dataset_version"] or ""):
+        parts.append(f"dataset {first['dataset_version']}")
+    graded = "not graded yet" if first["grader"] == "none" else f"graded by {first['grader']}"
+    return " · ".join([*parts, graded])
+
+
+def _size(rows: list[Row]) -> str:
+    """How many of the suite's tasks were asked."""
+    asked = sorted({row["planned_tasks"] for row in rows if row["category"] is None})
+    told = f"{asked[0]:,}" if len(asked) == 1 else f"{asked[0]:,} to {asked[-1]:,}"
+    there = rows[0]["suite_tasks"]
+    if there is None or asked == [there]:
+        return f"{told} tasks"
+    return f"{told} of {there:,} tasks" + (", so no index" if asked[-1] < there else "")
 
 
 def _label(row: Row) -> str:
@@ -271,9 +288,21 @@ def _name(row: Row) -> str:
     return f"{row['harness']}{mode} {row['model']}{user}"
 
 
-def _notes(row: Row) -> Iterator[str]:
-    """What a reader must know of a row beside its figures."""
-    who = f"{row['suite']} · {_name(row)}"
+def _notes(blocks: list[list[Row]], refused: Sequence[Row]) -> Iterator[str]:
+    """What a reader must know beside the figures; what holds of several configurations is said once."""
+    for block in blocks:
+        whole = [row for row in block if row["category"] is None]
+        told: dict[str, list[str]] = {}
+        for row in whole:
+            for note in _notes_of(row, mixed=len({r["whole"] for r in whole}) > 1):
+                told.setdefault(note, []).append(_name(row))
+        for note, names in told.items():
+            yield f"{block[0]['suite']} · {', '.join(names)}: {note}"
+    for row in refused:
+        yield f"Refused: {row['suite']} · {_name(row)}: {row['reason']}."
+
+
+def _notes_of(row: Row, mixed: bool) -> Iterator[str]:
     lost = [
         (row["infra_errors"], "ended in an infrastructure error"),
         (row["grader_errors"], "could not be graded, or are not yet"),
@@ -284,15 +313,12 @@ def _notes(row: Row) -> Iterator[str]:
     ]
     told = [f"{count:,} {words}" for count, words in lost if count]
     if told:
-        yield f"{who}: of {row['planned']:,} attempts {', '.join(told)}; they are in no rate."
+        yield f"of {row['planned']:,} attempts {', '.join(told)}; they are in no rate."
     if row["n"] and row["cost_coverage"] < 1:
         unknown = round(row["n"] * (1 - row["cost_coverage"]))
-        yield f"{who}: the cost of {unknown:,} of {row['n']:,} attempts is not known."
-    if row["whole"] is False:
-        yield (
-            f"{who}: {row['planned_tasks']:,} of the suite's {row['suite_tasks']:,} tasks were asked;"
-            " there is no index over a part."
-        )
+        yield f"the cost of {unknown:,} of {row['n']:,} attempts is not known."
+    if mixed and row["whole"] is False:
+        yield f"asked {row['planned_tasks']:,} of {row['suite_tasks']:,} tasks, so it has no index."
 
 
 # ---------------------------------------------------------------- figures as text
@@ -309,8 +335,10 @@ def rate(value: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Two digits each."""
-    return "n/a" if low is None or high is None else f"{low:.2f}–{high:.2f}"
+    """Two digits each; no zero before the point."""
+    if low is None or high is None:
+        return "n/a"
+    return "–".join(f"{end:.2f}".removeprefix("0") for end in (low, high))
 
 
 def percent(value: float | None) -> str:

@@ -83,7 +83,7 @@ def test_every_figure_is_there_at_80_columns(maker: Maker, loaded: Load) -> None
     [line] = [line for line in text.splitlines() if line.startswith("reference oracle")]
     assert line.split()[2:] == [
         "1.000",
-        "0.51–1.00",
+        ".51–1.00",
         "1.000",
         "100%",
         "0.000",
@@ -97,10 +97,7 @@ def test_every_figure_is_there_at_80_columns(maker: Maker, loaded: Load) -> None
 def test_the_heading_tells_the_versions(maker: Maker, loaded: Load) -> None:
     run_all(maker, maker.sweep([make_suite(version="7")], [NOISY]))
     text = " ".join(printed(maker, loaded).split())
-    assert (
-        "bfcl-simple-python 7 · 4 tasks · bfcl dataset 2026.3.23 · graded by bfcl@2026.3.23+1"
-        in text
-    )
+    assert "bfcl-simple-python 7 · 4 tasks · dataset 2026.3.23 · graded by bfcl@2026.3.23+1" in text
 
 
 def test_what_is_not_measured_is_na_and_never_0(maker: Maker, loaded: Load) -> None:
@@ -111,7 +108,7 @@ def test_what_is_not_measured_is_na_and_never_0(maker: Maker, loaded: Load) -> N
         maker.attempt(one, True, statuses=())
     text = printed(maker, loaded)
     [line] = [line for line in text.splitlines() if line.startswith("own-login label")]
-    assert line.split()[2:] == ["1.000", "0.51–1.00", "100%", "n/a", "n/a", "n/a", "2.5", "1.0"]
+    assert line.split()[2:] == ["1.000", ".51–1.00", "100%", "n/a", "n/a", "n/a", "2.5", "1.0"]
     assert "the cost of 4 of 4 attempts is not known" in " ".join(text.split())
 
 
@@ -142,9 +139,34 @@ def test_what_is_in_no_rate_is_said_in_words(maker: Maker, loaded: Load) -> None
         f"{who}: of 6 attempts 1 ended in an infrastructure error, 1 could not be graded, or are not yet,"
         " 1 were stopped or are under way, 1 have not been run; they are in no rate." in text
     )
-    assert f"{who}: 6 of the suite's 8 tasks were asked; there is no index over a part." in text
+    assert "bfcl-simple-python 2026.3.23 · 6 of 8 tasks, so no index" in text
     assert "Refused: bfcl-simple-python · other noisy: speaks the messages wire." in text
     assert "33.3%" in text
+
+
+def test_what_holds_of_several_configurations_is_said_once(maker: Maker, loaded: Load) -> None:
+    suite = make_suite()
+    maker.sweep([suite], [NOISY, SHELL], name="cut", limit=2)
+    maker.sweep([suite], [ORACLE], name="whole")
+    text = " ".join(printed(maker, loaded).split())
+    assert "2 to 4 of 4 tasks" in text
+    names = "reference noisy, shell noisy"
+    assert f"· {names}: of 2 attempts 2 have not been run; they are in no rate." in text
+    assert f"· {names}: asked 2 of 4 tasks, so it has no index." in text
+
+
+def test_two_editions_under_one_version_are_told_apart(maker: Maker, loaded: Load) -> None:
+    suites = [make_suite(categories={"simple_python": count}) for count in (2, 3)]
+    run_all(maker, maker.sweep(suites, [NOISY]))
+    text = printed(maker, loaded)
+    assert all(f"(edition {suite['digest'][:8]})" in text for suite in suites)
+
+
+def test_pass_hat_k_is_shown_for_the_highest_k_that_is_known(maker: Maker, loaded: Load) -> None:
+    suite = make_suite(categories={"simple_python": 3})
+    planned = maker.sweep([suite], [NOISY], repeats=4)
+    run_all(maker, [one for one in planned if one.repeat < 3 or one.task["id"].endswith("0")])
+    assert "pass^3" in printed(maker, loaded)
 
 
 def test_nothing_yet_is_said(maker: Maker, loaded: Load) -> None:

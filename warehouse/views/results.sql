@@ -11,18 +11,28 @@ graders_seen as (
     where grader is not null
 ),
 
--- where nothing is graded yet, the grader that the sweep planned with
-graders_planned as (
-    select cell_id, max(grader) as grader
-    from sweep_cells
-    where cell_id not in (select cell_id from graders_seen)
-    group by cell_id
+-- where nothing of a cell is graded yet, the grader of the other cells of the suite, else the planned one
+graders_of_suites as (
+    select suite_digest, max(grader) as grader
+    from all_attempts
+    group by suite_digest
+),
+
+graders_to_come as (
+    select
+        all_attempts.cell_id,
+        coalesce(any_value(graders_of_suites.grader), max(sweep_cells.grader)) as grader
+    from all_attempts
+    anti join graders_seen using (cell_id)
+    left join graders_of_suites using (suite_digest)
+    left join sweep_cells using (cell_id)
+    group by all_attempts.cell_id
 ),
 
 graders as (
     select * from graders_seen
     union all
-    select * from graders_planned
+    select * from graders_to_come
 ),
 
 judged as (
