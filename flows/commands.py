@@ -29,6 +29,12 @@ def prefect_ready(say: Callable[[str], None] = say) -> Iterator[None]:
     server.configure_client()
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"  # what we say is enough
     with server.client_registered():
+        configured = server.configured_url()
+        if configured and not server.answers(configured, seconds=10):
+            raise InputError(
+                f"PREFECT_API_URL is {configured!r}, and no Prefect API answers there",
+                mend="start that server, or unset PREFECT_API_URL to use a local one",
+            )
         wait = server.start(say)
         import prefect.main  # noqa: F401  imported while the server starts: both take seconds
 
@@ -179,7 +185,8 @@ def _look_before(
     definition: Sweep, located: Located | None, yes: bool, confirm: Callable[..., None]
 ) -> None:
     """Find mistakes, and ask before money is spent, before anything slow is started."""
-    from flows.needs import missing_suites
+    from flows.needs import check_reachable, missing_suites
+    from flows.planned import count
     from tasks.grade.graders import validate_grade
     from tasks.planning import check_configurations, make_plan
 
@@ -196,6 +203,8 @@ def _look_before(
         definition, harnesses=[located] if located else None, validate_grade=validate_grade
     )
     confirm(made, yes)
+    planned_models = {c.cell.model: c.cell.model_definition for c in count(made) if c.left}
+    check_reachable(planned_models.values())
 
 
 def _report(result: dict[str, Any], definition: Sweep) -> int:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
+from suites.errors import InputError
 from suites.loading_suites import list_suites
+from suites.schema import Model
+
+CONNECT_SECONDS = 8.0
 
 
 def missing_suites(suites: Iterable[str]) -> list[str]:
@@ -12,3 +18,24 @@ def missing_suites(suites: Iterable[str]) -> list[str]:
     wanted = [name for name in suites if name.startswith("bfcl-")]
     known = list_suites() if wanted else {}
     return [name for name in wanted if name not in known]
+
+
+def check_reachable(models: Iterable[Model]) -> None:
+    """Refuse a model whose endpoint nobody listens at, before hundreds of attempts find out.
+
+    Raises:
+        InputError: its host is not known, or refuses the connection.
+    """
+    for model in models:
+        if not model.endpoint.startswith("http"):
+            continue
+        parts = urlsplit(model.endpoint)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            socket.create_connection((parts.hostname or "", port), CONNECT_SECONDS).close()
+        except OSError as error:
+            raise InputError(
+                f"the endpoint of the model {model.name!r} is out of reach: {model.endpoint} "
+                f"({error.strerror or error})",
+                mend="start it, or correct `endpoint` in the model's file",
+            ) from error

@@ -34,18 +34,16 @@ def show(attempt: str, full: bool) -> None:
     for folder in tries:
         try:
             bundle = evidence.bundle(folder)
-        except CorruptBundle as error:
-            printer.line(f"{folder.name}: {error.reason}")
+        except CorruptBundle as corrupt:
+            printer.line(f"{folder.name}: {corrupt.reason}")
             continue
         if bundle is None:
             printer.line(f"{folder.name}: interrupted; it has no attempt.json and is never graded")
         elif published is None or bundle.folder == published.folder:
             _show_try(evidence, bundle, printer)
         else:
-            error = bundle.record["error"] or {}
-            printer.line(
-                f"{folder.name}: {error.get('class', bundle.record['ending'])}, tried again"
-            )
+            why = (bundle.record["error"] or {}).get("class", bundle.record["ending"])
+            printer.line(f"{folder.name}: {why}, tried again")
     for grade in evidence.grades(key):
         _show_grade(grade, printer)
 

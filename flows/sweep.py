@@ -12,6 +12,7 @@ flight are sealed as cancelled, and nothing that was done is lost.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -44,7 +45,7 @@ from tasks.grading import grade_cell
 from tasks.load import load as load_warehouse
 from tasks.planning import Plan, make_plan
 from tasks.running import PLANS, close_workshop, plan_of, prestart, run_planned, workshop
-from warehouse.evidence import Evidence
+from warehouse.evidence import CorruptBundle, Evidence
 
 CANCEL_POLL = 4.0
 """Seconds between two looks at whether the run was cancelled in the UI."""
@@ -346,6 +347,8 @@ class _Crowd:
         while True:
             if self.stop.is_set():
                 raise Stopped(self.plan, "the sweep was stopped")
+            if workshop().fatal:
+                raise Stopped(self.plan, f"{workshop().fatal}; make room and run it again")
             try:
                 planned = self.ended.get(timeout=0.5)
                 break
@@ -360,11 +363,15 @@ class _Crowd:
         self._settle(planned["cell"])
 
     def _account(self, planned: dict[str, Any]) -> tuple[str | None, float | None]:
-        bundle = self.evidence.published(planned["key"])
-        if bundle is not None:
-            return None, bundle.record["host"].get("cost")
-        tries = self.evidence.tries(planned["key"])
-        last = self.evidence.bundle(tries[-1]) if tries else None
+        try:
+            bundle = self.evidence.published(planned["key"])
+            if bundle is not None:
+                return None, bundle.record["host"].get("cost")
+            tries = self.evidence.tries(planned["key"])
+            last = self.evidence.bundle(tries[-1]) if tries else None
+        except CorruptBundle as error:
+            self.display.say(f"! {error}")
+            return "internal", None
         if last is None or not last.record["error"]:
             return "internal", None
         return last.record["error"]["class"], last.record["host"].get("cost")
@@ -387,8 +394,20 @@ class _Crowd:
 
     def _grade(self, cell: int) -> None:
         label = self.plan.cells[cell].label
-        counts = grade(self.plan.sweep_id, cell, label)
+        try:
+            counts = grade(self.plan.sweep_id, cell, label)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            workshop().fatal = f"the disk is full ({error.filename})"
+            self.display.say(f"! {label}: not graded, since the disk is full")
+            return
         graded = counts.get("solved", 0) + counts.get("failed", 0)
+        if counts.get("corrupt"):
+            self.display.say(
+                f"! {label}: {counts['corrupt']} bundle(s) cannot be read and count as not graded; `dyno "
+                "load` names them; delete an attempt's folder to have it run again"
+            )
         self.display.graded(cell, counts.get("solved", 0), graded)
 
     def _stop(self, error: BaseException) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from suites.home import dyno_home, evidence_root
-from tasks.attempt.environment import render
-from tasks.attempt.lease import Leases
+from tasks.attempt.environment import Place, render
+from tasks.attempt.lease import Leases, process_identity
 from tasks.attempt.life import Job, Workshop, run_attempt
 from tasks.attempt.processes import Processes
 from tasks.planning import Plan, resolved_limits
@@ -28,8 +31,7 @@ def workshop() -> Workshop:
     with _lock:
         if _workshop is None:
             home, evidence = dyno_home(), Evidence(evidence_root())
-            run = home / "run"
-            run.mkdir(parents=True, exist_ok=True)
+            run = own_run_folder(home / "run")
             _workshop = Workshop(
                 evidence=evidence,
                 processes=Processes(home / "logs"),
@@ -57,6 +59,19 @@ def close_workshop() -> None:
         shop, _workshop = _workshop, None
     if shop is not None:
         shop.close()
+        shutil.rmtree(shop.run, ignore_errors=True)
+
+
+def own_run_folder(parent: Path) -> Path:
+    """This worker's folder for the places of its tries; those of dead workers are cleared away."""
+    me = process_identity(os.getpid()) or str(os.getpid())
+    mine = parent / me.replace(":", "-")
+    mine.mkdir(parents=True, exist_ok=True)
+    for other in parent.iterdir():
+        pid, _, started = other.name.partition("-")
+        if other != mine and pid.isdigit() and process_identity(int(pid)) != f"{pid}:{started}":
+            Place(other).remove()
+    return mine
 
 
 def run_planned(sweep_id: str, key: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What a harness is given: folders of its own, files from templates, a command line, an environment.
 
-    DYNO_HOME/run/<key8>-<n>-<random>/
+    DYNO_HOME/run/<worker>/<key8>-<n>-<random>/
       home/      HOME; config files of the harness are written here
       work/      working directory
       tmp/       TMPDIR

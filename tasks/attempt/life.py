@@ -74,6 +74,7 @@ class Workshop:
     Attributes:
         run: folder for the tries' places.
         stopping: set when the sweep is to stop; every supervised harness is then ended.
+        fatal: why nothing more can be run here (a full disk), in words; None while all is well.
     """
 
     evidence: Evidence
@@ -82,6 +83,7 @@ class Workshop:
     shards: ShardWriter
     run: Path
     stopping: threading.Event = field(default_factory=threading.Event)
+    fatal: str | None = None
     _wakers: set[queue.SimpleQueue[str]] = field(default_factory=set)
 
     def stop(self) -> None:
@@ -157,7 +159,8 @@ def run_try(job: Job, shop: Workshop) -> Bundle:
         bundle = shop.evidence.finish(folder, life.record())
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise InfrastructureError("disk_full", f"{error.strerror}: {error.filename}") from error
+            shop.fatal = f"the disk is full ({error.filename or shop.evidence.root})"
+            raise InfrastructureError("disk_full", shop.fatal) from error
         raise
     shop.shards.append(bundle)
     return bundle

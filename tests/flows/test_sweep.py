@@ -145,8 +145,9 @@ def test_kill_minus_nine_at_any_moment_loses_and_doubles_nothing(
     dyno: Dyno, tmp_path: Path
 ) -> None:
     count = tmp_path / "count"
-    script = f'{CALL}; sleep 0.2; echo "$DYNO_ATTEMPT" >> {count}'
-    file = dyno.sweep_file(script, repeats=24, retries={"tries": 6, "backoff_seconds": 0.1})
+    script = f'{CALL}; sleep 0.4; echo "$DYNO_ATTEMPT" >> {count}'
+    retries = {"tries": 6, "backoff_seconds": 0.1}
+    file = dyno.sweep_file(script, repeats=40, concurrency=2, retries=retries)
     chance = random.Random(7)
     seen: dict[str, str] = {}
     for victim in ("flow", "host", "harness", "flow", "launcher", "flow"):
@@ -167,13 +168,13 @@ def test_kill_minus_nine_at_any_moment_loses_and_doubles_nothing(
     dyno.run("sweep", str(file))
     final = keys_of(dyno)
     assert seen.items() <= final.items()
-    assert len(final) == 24
+    assert len(final) == 40
     finished = [line.split("-")[0] for line in count.read_text().split()]
     assert {key[:16] for key in final} == set(finished)
     (row,) = dyno.sql(
         "select count(*) as n, count(distinct attempt_key) as k from attempts where outcome = 'solved'"
     )
-    assert row == {"n": 24, "k": 24}
+    assert row == {"n": 40, "k": 40}
     _no_process_of(dyno)
 
 
@@ -295,3 +296,51 @@ def test_deployed_sweep_gives_the_same_and_leaves_a_table_artifact(dyno: Dyno) -
     assert dyno.sql("select outcome from attempts") == [{"outcome": "solved"}]
     assert "scorecard" in call("artifact", "ls")
     assert json.loads(dyno.run("scorecard", "--json", "-"))["rows"]
+
+
+def test_full_disk_stops_the_sweep_and_loses_nothing(dyno: Dyno) -> None:
+    evidence = dyno.home / "evidence"
+    evidence.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(evidence)])
+    assert mount.returncode == 0, "this test needs to be root, as CI is"
+    try:
+        script = f"{CALL}; head -c 300000 /dev/zero"
+        file = dyno.sweep_file(script, repeats=12, retries={"tries": 1}, concurrency=2)
+        output = dyno.run("sweep", str(file), code=None)
+        assert "disk is full" in output
+        assert "Traceback" not in output
+        before = keys_of(dyno)
+        subprocess.run(["mount", "-o", "remount,size=40m", str(evidence)], check=True)
+        dyno.run("sweep", str(file))
+        after = keys_of(dyno)
+        assert len(after) == 12
+        assert before.items() <= after.items()
+    finally:
+        subprocess.run(["umount", "-l", str(evidence)], check=True)
+
+
+def test_corrupt_bundle_is_named_and_the_rest_goes_on(dyno: Dyno) -> None:
+    file = dyno.sweep_file(CALL, repeats=3)
+    dyno.run("sweep", str(file))
+    broken = sorted(dyno.home.glob("evidence/attempts/*/*/try-*/bridge.jsonl"))[0]
+    broken.write_bytes(broken.read_bytes()[:-20])
+    output = dyno.run("load", "--rebuild")
+    assert str(broken.parent.parent.name) in output
+    dyno.run("sweep", str(file), code=None)
+    (row,) = dyno.sql("select count(*) as n from attempts where outcome = 'solved'")
+    assert row["n"] >= 2
+
+
+def test_server_that_is_configured_and_away_is_one_clear_error(dyno: Dyno) -> None:
+    dyno.env["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
+    output = dyno.run("sweep", str(dyno.sweep_file(CALL)), code=2)
+    assert "PREFECT_API_URL" in output
+    assert "Traceback" not in output
+
+
+def test_model_out_of_reach_is_refused_before_anything_runs(dyno: Dyno) -> None:
+    model = {"name": "away", "endpoint": "http://127.0.0.1:9/v1"}
+    file = dyno.sweep_file(CALL, harnesses=["reference"], models=[model])
+    output = dyno.run("sweep", str(file), "--yes", code=2)
+    assert "out of reach" in output
+    assert not (dyno.home / "evidence").exists()
