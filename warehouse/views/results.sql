@@ -1,8 +1,16 @@
 -- Every attempt under each grader that has judged its cell, so that no figure mixes two graders.
 with
 
+-- `--fresh` runs a repeat again under a new key: the newest that was brought to a result stands for it
 all_attempts as materialized (
-    select * from attempts
+    select *
+    from attempts
+    qualify row_number() over (
+        partition by cell_id, task_id, repeat, seed
+        order by
+            coalesce(outcome in ('solved', 'failed', 'grader_error'), false) desc,
+            list_max(sweep_ids) desc
+    ) = 1
 ),
 
 graders_seen as (
