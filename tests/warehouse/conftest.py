@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,25 @@ def maker(tmp_path: Path) -> Maker:
     return Maker(tmp_path)
 
 
-@pytest.fixture
-def loaded() -> Callable[..., LoadReport]:
-    """Loads a maker's evidence."""
+@pytest.fixture(scope="session")
+def empty_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse of no evidence: making its views anew for every test would take most of the time."""
+    maker = Maker(tmp_path_factory.mktemp("empty"))
+    load(maker.root, maker.shards_root, maker.warehouse)
+    return maker.warehouse
 
-    def load_it(maker: Maker, **options: Any) -> LoadReport:
+
+@pytest.fixture
+def loaded(empty_warehouse: Path) -> Callable[..., LoadReport]:
+    """Loads a maker's evidence, into an empty warehouse the first time (`anew`: into none)."""
+
+    def load_it(maker: Maker, *, anew: bool = False, **options: Any) -> LoadReport:
+        if not (anew or options or maker.warehouse.exists()):
+            maker.warehouse.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(empty_warehouse, maker.warehouse)
+            with duckdb.connect(str(maker.warehouse)) as con:
+                set_root = "update meta set value = ? where key = 'evidence_root'"
+                con.execute(set_root, [str(maker.root)])
         return load(maker.root, maker.shards_root, maker.warehouse, **options)
 
     return load_it

@@ -71,7 +71,7 @@ def test_bit_by_bit_from_shards_and_at_once_from_bundles_is_the_same(
     random.Random(3).shuffle(attempts)
     for path in (everything / "suites").iterdir():
         _copy(path, everything, maker.root)
-    loaded(maker)
+    loaded(maker, anew=True)
     for number, path in enumerate(sorted((everything / "sweeps").iterdir())):
         _copy(path, everything, maker.root)
         for attempt in attempts[number::4]:
@@ -115,7 +115,7 @@ def test_a_load_never_writes_to_the_evidence(
 
 
 def test_a_home_without_evidence_has_an_empty_warehouse(maker: Maker, loaded: Load) -> None:
-    report = loaded(maker)
+    report = loaded(maker, anew=True)
     assert (report.rebuilt, report.problems) == ("there is none yet", ())
     assert ask(maker, "from scorecard") == []
 
