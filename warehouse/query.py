@@ -38,6 +38,10 @@ ALLOWED = ("SELECT", "EXPLAIN", "MULTI")
 """Kinds of statement that only look: MULTI is what DuckDB makes of a PIVOT."""
 
 
+FOLDED_COLUMN = 14
+"""Characters a column needs to be read when its cells are folded."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """A table.
@@ -139,7 +143,11 @@ def as_json(answer: Answer) -> str:
 
 
 def as_table(answer: Answer, width: int, colour: bool) -> str:
-    """A table for a terminal; NULL is shown as such."""
+    """A table for a terminal, or, where it would not fit, a block a row; NULL is shown as such."""
+    texts = [[None if v is None else str(_flat(v)) for v in row] for row in answer.rows]
+    crowded = len(answer.columns) * FOLDED_COLUMN > width
+    if crowded and _natural_width(answer.columns, texts) > width:
+        return _as_blocks(answer.columns, texts, width)
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -147,13 +155,36 @@ def as_table(answer: Answer, width: int, colour: bool) -> str:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in answer.columns:
         table.add_column(column, overflow="fold")
-    for row in answer.rows:
-        table.add_row(*(Text("NULL", "dim") if v is None else Text(str(_flat(v))) for v in row))
+    for row in texts:
+        table.add_row(*(Text("NULL", "dim") if text is None else Text(text) for text in row))
     out = io.StringIO()
     Console(
         file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False
     ).print(table)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _natural_width(columns: Sequence[str], texts: list[list[str | None]]) -> int:
+    """Characters that the table takes with no cell folded."""
+    widths = [len(column) for column in columns]
+    for row in texts:
+        widths = [max(width, len(text or "NULL")) for width, text in zip(widths, row, strict=True)]
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _as_blocks(columns: Sequence[str], texts: list[list[str | None]], width: int) -> str:
+    """A row as lines of `column  value`: what a person can still read of twenty columns."""
+    longest = max(len(column) for column in columns)
+    room = max(20, width - longest - 2)
+    lines = []
+    for number, row in enumerate(texts, 1):
+        lines.append(f"─ {number} " + "─" * 20)
+        for column, text in zip(columns, row, strict=True):
+            said = " ".join(("NULL" if text is None else text).split("\n"))
+            parts = [said[i : i + room] for i in range(0, len(said), room)] or [""]
+            lines.append(f"{column:{longest}}  {parts[0]}".rstrip())
+            lines += [" " * (longest + 2) + part for part in parts[1:]]
+    return "\n".join(lines) + "\n"
 
 
 def plain(value: Any) -> Any:

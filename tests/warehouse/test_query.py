@@ -162,3 +162,12 @@ def test_a_table_fits_the_terminal_and_shows_null(con: duckdb.DuckDBPyConnection
     assert "[red]no markup[/red]" in text
     assert "\x1b" not in text
     assert "\x1b" in as_table(answer, 80, colour=True)
+
+
+def test_table_too_wide_for_the_terminal_becomes_a_block_a_row() -> None:
+    names = ("attempt_key", "a", "b", "c", "d", "n")
+    answer = Answer(names, (("k" * 64, 1, 2, 3, 4, None),))
+    text = as_table(answer, 60, False)
+    assert f"attempt_key  {'k' * 47}\n{' ' * 13}{'k' * 17}\n" in text
+    assert "n            NULL\n" in text
+    assert as_table(answer, 100, False).splitlines()[0].split() == list(names)
