@@ -110,8 +110,8 @@ def page(views: list[View] | None = None) -> str:
         '`dyno sql "from scorecard"` or any DuckDB client reads the same file'
         " (`DYNO_HOME/warehouse.duckdb`).",
         "NULL means not measured or not known, never 0. Times are UTC, money is US dollars.\n",
-        "`set variable sweep_id = '…'` (`dyno sql --sweep …`) narrows every view to what that sweep"
-        " planned.\n",
+        "`set variable sweep_id = '<id>'` narrows every view of a DuckDB client to what that sweep"
+        " planned (`dyno scorecard --sweep` does so).\n",
         "## Views\n",
     ]
     for view in sorted(views, key=lambda view: view.name):
