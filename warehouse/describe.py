@@ -111,7 +111,7 @@ def page(views: list[View] | None = None) -> str:
         " (`DYNO_HOME/warehouse.duckdb`).",
         "NULL means not measured or not known, never 0. Times are UTC, money is US dollars.\n",
         "`set variable sweep_id = '<id>'` narrows every view of a DuckDB client to what that sweep"
-        " planned (`dyno scorecard --sweep` does so).\n",
+        " planned (`dyno scorecard SWEEP` does so).\n",
         "## Views\n",
     ]
     for view in sorted(views, key=lambda view: view.name):
