@@ -52,10 +52,13 @@ def write_sweep(home: Path, tasks: int) -> Path:
     return home / "overhead.yaml"
 
 
-def server_pid() -> int:
-    """The session's Prefect server."""
-    listed = subprocess.run(["pgrep", "-f", "prefect server start"], capture_output=True, text=True)
-    return int(listed.stdout.split()[-1])
+def server_pid(api: str) -> int:
+    """The session's Prefect server, by its port."""
+    port = api.rsplit(":", 1)[1].partition("/")[0]
+    listed = subprocess.run(
+        ["pgrep", "-f", f"prefect server start .*--port {port}"], capture_output=True, text=True
+    )
+    return int(listed.stdout.split()[0])
 
 
 def cpu_seconds(pid: int) -> float:
@@ -90,7 +93,7 @@ def test_overhead_of_an_attempt(
     attempts = 1000 if benchmark.enabled else 8
     dyno = Dyno(tmp_path, prefect_api)
     file = write_sweep(tmp_path, attempts)
-    server = server_pid()
+    server = server_pid(prefect_api)
     wait_for_drain(server)
     served = cpu_seconds(server)
     peak: list[float] = []
