@@ -29,8 +29,9 @@ from suites.errors import InputError
 from suites.home import PROJECT
 from suites.loading import Located, load_harness, load_model
 from suites.loading_suites import load_suite, save_suite
-from suites.schema import DEFAULT_LIMITS, Harness, Limits, LoadedSuite, Model, Sweep, Task
+from suites.schema import DEFAULT_LIMITS, Harness, Limits, LoadedSuite, Model, Suite, Sweep, Task
 from tasks.attempt.environment import check_templates, source_files
+from tasks.grade.jobs import job_for
 from tasks.versions import dyno_version, harness_version
 from warehouse.evidence import Evidence, write_atomically
 
@@ -182,7 +183,7 @@ def make_plan(
     attempts: list[dict[str, Any]] = []
     for suite in suites:
         tasks = _chosen(suite, sweep)
-        parts = {task.id: _task_part(task) for task in tasks}
+        parts = {task.id: _task_part(suite.suite, task) for task in tasks}
         for harness in configured:
             for model in models:
                 if _excluded(sweep, suite.suite.name, harness.harness.name, model.name):
@@ -341,8 +342,9 @@ def _settings_part(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _task_part(task: Task) -> dict[str, str]:
-    """Digests of what can be observed of a task, and of its gold (for models scripted from it)."""
+def _task_part(suite: Suite, task: Task) -> dict[str, str]:
+    """Digests of what can be observed of a task, of its gold (for models scripted from it), and of what
+    its grader is asked (by which a grade is known to be this edition's)."""
     seen = task.model_dump(
         mode="json", include={"messages", "turns", "policy", "user", "setup"}, exclude_defaults=True
     )
@@ -357,7 +359,8 @@ def _task_part(task: Task) -> dict[str, str]:
                 ).hexdigest()
         seen["environments"].append(shown)
     gold = task.oracle.model_dump(mode="json") if task.oracle else None
-    return {"seen": digest(seen), "gold": digest(gold)}
+    asked = job_for(suite, task, Path(), "").spec_hash
+    return {"seen": digest(seen), "gold": digest(gold), "spec_hash": asked}
 
 
 def _cell(
@@ -490,6 +493,7 @@ def _attempts(
                 "task_id": task.id,
                 "repeat": repeat,
                 "seed": seed,
+                "spec_hash": parts[task.id]["spec_hash"],
             }
 
 
