@@ -16,7 +16,7 @@ import click
 from flows import server
 from flows.cli import here, terminal
 from suites.errors import InputError
-from suites.home import PROJECT, dyno_home, evidence_root
+from suites.home import dyno_home, evidence_root
 from suites.loading import folder_of, load_harness, names, vendors
 from suites.schema import Sweep
 
@@ -205,7 +205,7 @@ def server_action(action: str) -> None:
 
 def next_commands(sweep: Sweep, sweep_id: str) -> str:
     """What to type after a sweep, exactly."""
-    dyno = ".venv/bin/dyno" if Path(sys.argv[0]).parent == PROJECT / ".venv" / "bin" else "dyno"
+    dyno = _own_name()
     suite = next((name for name in sweep.suites if name.startswith("bfcl-")), sweep.suites[0])
     failed = "select attempt_key, task_id, model from attempts where outcome = 'failed' limit 5"
     return dedent(
@@ -224,3 +224,10 @@ def next_commands(sweep: Sweep, sweep_id: str) -> str:
             {dyno} --help
         """
     ).rstrip()
+
+
+def _own_name() -> str:
+    """How the person at this prompt can call dyno again: `dyno` only where that finds this one."""
+    mine = Path(sys.executable).with_name("dyno")
+    found = shutil.which("dyno")
+    return "dyno" if found and Path(found).samefile(mine) else here(mine)
