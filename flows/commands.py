@@ -81,10 +81,10 @@ def regrade(sweep: str | None) -> None:
 # ---------------------------------------------------------------- planning
 
 
-def _changed(file: str, only: Any, limit: Any, repeats: Any, concurrency: Any = None) -> Sweep:
-    given = {"only": only, "limit": limit, "repeats": repeats, "concurrency": concurrency}
-    values = load_sweep(file).model_dump() | {k: v for k, v in given.items() if v is not None}
-    return Sweep.model_validate(values)
+def _changed(file: str, changes: dict[str, Any]) -> Sweep:
+    from tasks.planning import with_changes
+
+    return with_changes(load_sweep(file), **changes)
 
 
 def plan(file: str, as_json: bool, fresh: bool, **changes: Any) -> None:
@@ -94,7 +94,7 @@ def plan(file: str, as_json: bool, fresh: bool, **changes: Any) -> None:
     from tasks.planning import make_plan
 
     made = make_plan(
-        _changed(file, **changes), fresh=fresh, validate_grade=validate_grade, need_keys=False
+        _changed(file, changes), fresh=fresh, validate_grade=validate_grade, need_keys=False
     )
     if as_json:
         click.echo(json.dumps(made.manifest, indent=1, ensure_ascii=False))
@@ -107,7 +107,7 @@ def plan(file: str, as_json: bool, fresh: bool, **changes: Any) -> None:
 
 def sweep(file: str, yes: bool, fresh: bool, **changes: Any) -> int:
     """`dyno sweep`: the exit code."""
-    definition = _changed(file, **changes)
+    definition = _changed(file, changes)
     return _run(
         definition, None, fresh, yes, resume=f"dyno sweep {file}", file=file, changes=changes
     )

@@ -13,7 +13,7 @@ from flows.cli import terminal
 from suites.errors import InputError
 from suites.home import evidence_root
 from suites.schema import Task
-from tasks.planning import Cell, Plan
+from tasks.plans import Cell, Plan
 from warehouse.evidence import Evidence
 
 CHARACTERS_A_TOKEN = 4

@@ -6,12 +6,12 @@ from collections import Counter
 from typing import Any
 
 from prefect import flow, task
-from tasks.load import load as load_warehouse
 
 from suites.errors import InputError
 from suites.home import evidence_root
 from tasks.grading import grade_cell
-from tasks.planning import Plan
+from tasks.load import load as load_warehouse
+from tasks.plans import Plan
 from warehouse.evidence import Evidence
 
 

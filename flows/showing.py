@@ -12,7 +12,7 @@ import click
 from flows.cli import here, terminal
 from suites.errors import InputError
 from suites.home import evidence_root
-from tasks.planning import Plan
+from tasks.plans import Plan
 from warehouse.evidence import Bundle, CorruptBundle, Evidence
 
 SHORT = 400

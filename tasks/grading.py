@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tasks.grade.client import Grading
 from tasks.grade.graders import grader
 from tasks.grade.jobs import Job, job_for
-from tasks.planning import Plan
+from tasks.plans import Plan
 from warehouse.evidence import CorruptBundle, Evidence
 
 

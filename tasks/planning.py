@@ -1,9 +1,7 @@
 """From a sweep file to a list of attempt keys: all that will be run, and all that will be refused.
 
-Nothing is spent here, and everything that a person can get wrong comes out here. The plan is written to
-the evidence as the sweep's manifest before the first attempt starts; a worker on any machine makes its
-jobs from that manifest and the suite snapshots beside it, so that what crosses between processes is two
-ids and no payload.
+Nothing is spent here, and everything that a person can get wrong comes out here. What is made is a `Plan`
+(tasks/plans.py).
 
 The attempt key is a sha256 over canonical JSON of what the agent (or user) can observe. Two equal keys
 are one attempt, in whatever sweep they occur; that is what makes a sweep resumable, and two sweeps share
@@ -14,12 +12,11 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-import json
 import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,12 +25,12 @@ from suites.canonical import digest
 from suites.errors import InputError
 from suites.home import PROJECT
 from suites.loading import Located, load_harness, load_model
-from suites.loading_suites import load_suite, save_suite
+from suites.loading_suites import load_suite
 from suites.schema import DEFAULT_LIMITS, Harness, Limits, LoadedSuite, Model, Suite, Sweep, Task
 from tasks.attempt.environment import check_templates, source_files
 from tasks.grade.jobs import job_for
+from tasks.plans import Plan
 from tasks.versions import dyno_version, harness_version
-from warehouse.evidence import Evidence, write_atomically
 
 KEY_VERSION = 1
 """Raised when the key's make-up changes: old attempts then stay where they are, under old keys."""
@@ -42,118 +39,6 @@ BRIDGE_CONTRACT = 1
 SEED_POLICY = 1
 
 SUPPORTED_WIRES = ("chat", "none")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One suite × configuration, as the manifest states it (see docs/evidence.md)."""
-
-    record: dict[str, Any]
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.record[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    @cached_property
-    def harness_definition(self) -> Harness:
-        return Harness.model_validate(self.record["definitions"]["harness"])
-
-    @cached_property
-    def model_definition(self) -> Model:
-        return Model.model_validate(self.record["definitions"]["model"])
-
-    @property
-    def harness_dir(self) -> str:
-        return str(PROJECT / self.record["definitions"]["harness_dir"])
-
-    @property
-    def label(self) -> str:
-        """`suite · harness · model`, with the mode where it is not `once`."""
-        mode = "" if self.record["mode"] == "once" else f" ({self.record['mode']})"
-        return f"{self.record['suite']} · {self.record['harness']}{mode} · {self.record['model']}"
-
-
-@dataclass
-class Plan:
-    """A sweep as planned: its manifest and the suites it asks.
-
-    Attributes:
-        manifest: what is (or will be) in evidence/sweeps/<id>.json.
-        suites: by digest.
-    """
-
-    manifest: dict[str, Any]
-    suites: dict[str, LoadedSuite]
-    _tasks: dict[str, dict[str, Task]] = field(default_factory=dict)
-
-    @property
-    def sweep_id(self) -> str:
-        return self.manifest["sweep_id"]
-
-    @cached_property
-    def sweep(self) -> Sweep:
-        return Sweep.model_validate(self.manifest["definition"])
-
-    @cached_property
-    def cells(self) -> list[Cell]:
-        return [Cell(record) for record in self.manifest["cells"]]
-
-    @cached_property
-    def by_key(self) -> dict[str, dict[str, Any]]:
-        """Planned attempts by key (the first, where two cells plan the same)."""
-        found: dict[str, dict[str, Any]] = {}
-        for planned in self.manifest["attempts"]:
-            found.setdefault(planned["key"], planned)
-        return found
-
-    def task(self, planned: dict[str, Any]) -> Task:
-        """The task of a planned attempt."""
-        suite_digest = self.cells[planned["cell"]].suite_digest
-        if suite_digest not in self._tasks:
-            suite = self.suites[suite_digest]
-            self._tasks[suite_digest] = {task.id: task for task in suite.tasks}
-        return self._tasks[suite_digest][planned["task_id"]]
-
-    def of_cell(self, cell: int) -> list[dict[str, Any]]:
-        """The planned attempts of one cell, in order."""
-        return [planned for planned in self.manifest["attempts"] if planned["cell"] == cell]
-
-    def write(self, evidence: Evidence) -> None:
-        """Put the manifest and the suites it asks into the evidence."""
-        for suite in self.suites.values():
-            folder = evidence.root / "suites" / suite.digest
-            if not folder.is_dir():
-                save_suite(folder, suite.suite, suite.tasks)
-        self.write_manifest(evidence)
-
-    def write_manifest(self, evidence: Evidence) -> None:
-        """Write (or, at the end, rewrite) the manifest alone."""
-        path = evidence.root / "sweeps" / f"{self.sweep_id}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(self.manifest, ensure_ascii=False).encode())
-
-    @classmethod
-    def read(cls, evidence: Evidence, sweep_id: str) -> Plan:
-        """The plan of a sweep that some process wrote.
-
-        Raises:
-            InputError: there is no such sweep.
-        """
-        path = evidence.root / "sweeps" / f"{sweep_id}.json"
-        try:
-            manifest = json.loads(path.read_bytes())
-        except FileNotFoundError as error:
-            raise InputError(f"there is no sweep {sweep_id!r} in {evidence.root}") from error
-        suites = {
-            suite_digest: load_suite(evidence.root / "suites" / suite_digest)
-            for suite_digest in manifest["suites"]
-        }
-        return cls(manifest, suites)
-
-
-# ---------------------------------------------------------------- making a plan
 
 
 def make_plan(
@@ -506,3 +391,9 @@ def attempt_seed(task_id: str, repeat: int, sweep_seed: int) -> int:
     """31 bits from the task, the repeat and the sweep's seed: the same on every machine."""
     text = f"{SEED_POLICY}/{sweep_seed}/{task_id}/{repeat}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+
+
+def with_changes(sweep: Sweep, **given: Any) -> Sweep:
+    """The sweep with what was given on the command line or in the UI's form; None changes nothing."""
+    changes = {key: value for key, value in given.items() if value is not None}
+    return Sweep.model_validate(sweep.model_dump() | changes)

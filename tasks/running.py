@@ -14,7 +14,8 @@ from tasks.attempt.environment import Place, render
 from tasks.attempt.lease import Leases, process_identity
 from tasks.attempt.life import Job, Workshop, run_attempt
 from tasks.attempt.processes import Processes
-from tasks.planning import Plan, resolved_limits
+from tasks.planning import resolved_limits
+from tasks.plans import Plan
 from warehouse.evidence import Evidence
 from warehouse.shards import ShardWriter
 

@@ -15,9 +15,7 @@ from __future__ import annotations
 import errno
 import json
 import queue
-import random
 import secrets
-import shutil
 import threading
 import time
 from concurrent.futures import Future
@@ -27,6 +25,7 @@ from typing import Any
 
 from bridges.channel import Channel, ChannelClosed, RemoteError
 from suites.schema import Ending, Harness, Limits, Model, Task
+from tasks.attempt.collect import keep_files
 from tasks.attempt.endings import judge
 from tasks.attempt.environment import Invocation, Place, invocation
 from tasks.attempt.lease import Leases
@@ -41,8 +40,6 @@ TERM_GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
 STOP_GRACE = 1.0
 """The same, where a person is waiting for Ctrl-C to take."""
-KEPT_FILES, KEPT_BYTES = 200, 4_000_000
-"""How much of what a harness left in its working directory is kept as evidence."""
 
 
 @dataclass(frozen=True)
@@ -432,33 +429,3 @@ class Life:
         except (OSError, ValueError, IndexError):
             return None
         return said if isinstance(said, dict) else None
-
-
-def keep_files(source: Path, target: Path) -> None:
-    """Copy the files a harness left (regular ones, up to the caps) and list those that were not kept."""
-    room, left_out = KEPT_BYTES, []
-    kept = 0
-    for path in sorted(source.rglob("*")):
-        if path.is_symlink() or not path.is_file():
-            continue
-        name = path.relative_to(source)
-        try:
-            size = path.stat().st_size
-            if kept >= KEPT_FILES or size > room:
-                left_out.append({"path": name.as_posix(), "bytes": size})
-                continue
-            (target / "files" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target / "files" / name)
-        except OSError as error:
-            left_out.append({"path": name.as_posix(), "error": error.strerror})
-            continue
-        kept, room = kept + 1, room - size
-    if left_out:
-        target.mkdir(exist_ok=True)
-        (target / "left_out.json").write_text(json.dumps(left_out[:1000]))
-
-
-def backoff(tries: int, first: float) -> float:
-    """Seconds before try `tries + 1`: doubling, capped at a minute, with full jitter on half of it."""
-    base = min(60.0, first * 2 ** max(0, tries - 1))
-    return base / 2 + random.random() * base / 2

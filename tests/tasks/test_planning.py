@@ -10,7 +10,8 @@ import yaml
 
 from suites.errors import InputError
 from suites.schema import Harness, Model, Sweep
-from tasks.planning import Plan, attempt_seed, make_plan
+from tasks.planning import attempt_seed, make_plan
+from tasks.plans import Plan
 from warehouse.evidence import Evidence
 
 

@@ -13,7 +13,8 @@ from suites.loading import Located
 from suites.schema import Harness, Sweep
 from tasks.attempt.life import Workshop
 from tasks.attempt.policy import InfrastructureError
-from tasks.planning import Plan, make_plan
+from tasks.planning import make_plan
+from tasks.plans import Plan
 from tasks.running import PLANS, close_workshop, run_planned, workshop
 from warehouse.evidence import Bundle, Evidence
 

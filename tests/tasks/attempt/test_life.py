@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from suites.schema import Harness
+from tasks.attempt.collect import keep_files
 from tasks.attempt.lease import process_identity
-from tasks.attempt.life import keep_files
 from tasks.attempt.processes import Processes
 from tests.tasks.attempt.conftest import Bench
 
