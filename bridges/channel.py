@@ -70,9 +70,7 @@ class Channel:
             number = self._next
             self._waiting[number] = future
             future.number = number  # type: ignore[attr-defined]  # how a later call can name this one
-            line = (
-                json.dumps({"id": number, "do": do, **fields}, ensure_ascii=False).encode() + b"\n"
-            )
+            line = json.dumps({"id": number, "do": do, **fields}).encode() + b"\n"
             try:
                 self._sock.sendall(line)
             except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -124,7 +125,10 @@ def test_interrupt_leaves_no_process_and_says_how_to_resume(
     assert process.returncode == 130, output
     assert "dyno sweep" in output.splitlines()[-1]
     assert subprocess.run(["pgrep", "-f", "sleep 984"], capture_output=True).stdout == b""
-    assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+    until = time.monotonic() + 10  # the kernel may still be clearing up after their parent
+    while [pid for pid in below if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < until
+        time.sleep(0.05)
     outcomes = {row["outcome"] for row in dyno.sql("select outcome from attempts")}
     assert outcomes <= {"cancelled", None}
 
@@ -146,17 +150,19 @@ def test_kill_minus_nine_at_any_moment_loses_and_doubles_nothing(
 ) -> None:
     count = tmp_path / "count"
     script = f'{CALL}; sleep 0.4; echo "$DYNO_ATTEMPT" >> {count}'
+    kills = int(os.environ.get("DYNO_TEST_KILLS", "6"))
     retries = {"tries": 6, "backoff_seconds": 0.1}
-    file = dyno.sweep_file(script, repeats=40, concurrency=2, retries=retries)
+    file = dyno.sweep_file(script, repeats=20 + 4 * kills, concurrency=2, retries=retries)
     chance = random.Random(7)
     seen: dict[str, str] = {}
-    for victim in ("flow", "host", "harness", "flow", "launcher", "flow"):
+    for victim in itertools.islice(itertools.cycle(("flow", "host", "harness", "launcher")), kills):
         process = dyno.start("sweep", str(file))
         until = time.monotonic() + 60
         while len(keys_of(dyno)) <= len(seen) and process.poll() is None:
             assert time.monotonic() < until
             time.sleep(0.05)
         time.sleep(chance.random())
+        assert process.poll() is None, "the sweep ended before it could be killed"
         _kill(victim, process.pid)
         if victim != "flow":
             time.sleep(1)
@@ -168,13 +174,13 @@ def test_kill_minus_nine_at_any_moment_loses_and_doubles_nothing(
     dyno.run("sweep", str(file))
     final = keys_of(dyno)
     assert seen.items() <= final.items()
-    assert len(final) == 40
+    assert len(final) == 20 + 4 * kills
     finished = [line.split("-")[0] for line in count.read_text().split()]
     assert {key[:16] for key in final} == set(finished)
     (row,) = dyno.sql(
         "select count(*) as n, count(distinct attempt_key) as k from attempts where outcome = 'solved'"
     )
-    assert row == {"n": 40, "k": 40}
+    assert row == {"n": len(final), "k": len(final)}
     _no_process_of(dyno)
 
 
