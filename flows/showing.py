@@ -156,7 +156,7 @@ def _show_messages(evidence: Evidence, bundle: Bundle, out: _Printer) -> None:
 
 
 def _show_row(row: dict[str, Any], started: float, out: _Printer) -> None:
-    at = f"{row['seq']:>3}  +{max(0.0, row['at'] - started):6.3f} s "
+    at = f"{row['seq']:>3}  +{max(0.0, row['at'] - started):.3f} s "
     event = row["event"]
     if event == "list":
         out.line(f"{at} tools/list → {len(row['tools'])} tools ({row.get('protocol')})")

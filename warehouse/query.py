@@ -129,7 +129,7 @@ def run_sql(con: duckdb.DuckDBPyConnection, sql: str) -> Answer:
 def as_csv(answer: Answer) -> str:
     """RFC 4180 with a header; NULL is an empty field, lists and maps are JSON."""
     out = io.StringIO()
-    writer = csv.writer(out)
+    writer = csv.writer(out, lineterminator="\n")
     writer.writerow(answer.columns)
     for row in answer.rows:
         writer.writerow(["" if v is None else _flat(v) for v in row])

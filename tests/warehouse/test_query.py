@@ -139,7 +139,7 @@ def test_csv_has_a_header_and_empty_fields_for_null(con: duckdb.DuckDBPyConnecti
     answer = run_sql(
         con, "select 1 as a, null as b, 'x,\"y\"' as c, [1, null] as d, map {'k': 2} as e"
     )
-    assert as_csv(answer) == 'a,b,c,d,e\r\n1,,"x,""y""","[1, null]","{""k"": 2}"\r\n'
+    assert as_csv(answer) == 'a,b,c,d,e\n1,,"x,""y""","[1, null]","{""k"": 2}"\n'
 
 
 def test_json_is_valid_whatever_is_asked(con: duckdb.DuckDBPyConnection) -> None:
