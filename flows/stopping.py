@@ -43,7 +43,9 @@ def stoppable() -> Iterator[threading.Event]:
     old: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         old = {n: signal.signal(n, on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
-    watcher = threading.Thread(target=_watch_for_cancel, args=(stop, over), daemon=True)
+    # The run is known by the context of this thread; the watcher's thread has none.
+    run = (flow_run.id, os.environ.get("PREFECT_API_URL"))
+    watcher = threading.Thread(target=_watch_for_cancel, args=(*run, stop, over), daemon=True)
     watcher.start()
     try:
         yield stop
@@ -53,9 +55,10 @@ def stoppable() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _watch_for_cancel(stop: threading.Event, over: threading.Event) -> None:
+def _watch_for_cancel(
+    run_id: str | None, base: str | None, stop: threading.Event, over: threading.Event
+) -> None:
     """Ask the API now and then whether somebody cancelled this flow run."""
-    run_id, base = flow_run.id, os.environ.get("PREFECT_API_URL")
     if not run_id or not base:
         return
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -11,7 +11,9 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,6 +133,36 @@ def test_interrupt_leaves_no_process_and_says_how_to_resume(
         time.sleep(0.05)
     outcomes = {row["outcome"] for row in dyno.sql("select outcome from attempts")}
     assert outcomes <= {"cancelled", None}
+
+
+def test_cancel_in_the_ui_ends_the_sweep_and_its_harnesses(dyno: Dyno, tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    file = dyno.sweep_file(f"{CALL}; echo x >> {count}; setsid sleep 983 & wait", repeats=2)
+    process = dyno.start("sweep", str(file))
+    until = time.monotonic() + 90
+    while not count.exists():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    api = dyno.env["PREFECT_API_URL"]
+    running = {
+        "flow_runs": {"name": {"any_": [str(file)]}, "state": {"type": {"any_": ["RUNNING"]}}}
+    }
+    (run,) = _post(f"{api}/flow_runs/filter", running)
+    _post(
+        f"{api}/flow_runs/{run['id']}/set_state", {"state": {"type": "CANCELLING"}, "force": True}
+    )
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert subprocess.run(["pgrep", "-f", "sleep 983"], capture_output=True).stdout == b""
+
+
+def _post(url: str, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=30) as reply:
+        return json.load(reply)
 
 
 def test_two_sweeps_at_once_share_the_work(dyno: Dyno, tmp_path: Path) -> None:
