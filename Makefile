@@ -1,5 +1,5 @@
 # `make sweep` and `make test`: the two commands of the README. Both make the environment first.
-.PHONY: sweep test venv clean-venv bench lock
+.PHONY: sweep test venv bench lock
 
 PYTHON ?= python3
 DYNO = .venv/bin/dyno

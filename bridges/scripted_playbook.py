@@ -24,7 +24,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from bridges.scripted_behaviours import Asked, Step, ToolCall, offered
+from bridges.scripted_behaviours import Asked, Script, Step, ToolCall, offered
 
 _STEP_KEYS = {field.name for field in fields(Step)} | {"faults"}
 
@@ -127,3 +127,13 @@ def _read(path: Path) -> Any:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise ValueError(f"{path}: not YAML: {error}") from error
+
+
+def check_script(script: Mapping[str, Any]) -> None:
+    """Find a mistake in a script's behaviour, settings or playbook before any attempt opens with it.
+
+    Raises:
+        ValueError: the same that opening would raise.
+    """
+    if Script.of(script).behaviour == "playbook":
+        Playbook(script.get("settings") or {})

@@ -123,6 +123,16 @@ def sweep(file: str, **options: Any) -> None:
 
 
 @main.command()
+@click.argument("sweep", required=False)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before spending money.")
+def resume(sweep: str | None, yes: bool) -> None:
+    """Go on with a stopped sweep exactly as it was planned (the newest, or by id or name)."""
+    from flows import commands
+
+    sys.exit(commands.resume(sweep, yes))
+
+
+@main.command()
 @click.argument("suite")
 @click.option("--agent", metavar="COMMAND", help="Your agent: 'my-agent {prompt}'.")
 @click.option("--harness", metavar="NAME", help="A harness file instead of --agent.")

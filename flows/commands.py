@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,8 +19,10 @@ from flows import server
 from flows.cli import HAS_ERRORS, OK, STOPPED, say
 from suites.errors import InputError
 from suites.home import evidence_root
-from suites.loading import Located, adhoc_harness, load_harness, load_model, load_sweep
-from suites.schema import Sweep
+from suites.loading import adhoc_harness, load_harness, load_model, load_sweep
+from suites.schema import Harness, Sweep
+from tasks.plans import Plan
+from warehouse.evidence import Evidence
 
 
 @contextmanager
@@ -108,8 +110,9 @@ def plan(file: str, as_json: bool, fresh: bool, **changes: Any) -> None:
 def sweep(file: str, yes: bool, fresh: bool, **changes: Any) -> int:
     """`dyno sweep`: the exit code."""
     definition = _changed(file, changes)
+    made = _look_before(definition, fresh, yes)
     return _run(
-        definition, None, fresh, yes, resume=f"dyno sweep {file}", file=file, changes=changes
+        definition, made, lambda flows: flows.sweep(file, fresh=fresh, **changes, return_state=True)
     )
 
 
@@ -127,84 +130,106 @@ def run(
     if (agent is None) == (harness is None):
         raise InputError("give either --agent or --harness", mend="--agent 'my-agent {prompt}'")
     located = load_harness(harness) if harness else adhoc_harness(agent or "")
-    if name:
-        changed = located.harness.model_copy(update={"name": name})
-        located = Located(
-            harness=type(changed).model_validate(changed.model_dump()), folder=located.folder
-        )
-    loaded = load_model(model)
+    told = located.harness.model_dump() | {"folder": located.folder}
     definition = Sweep(
         name="run",
         description=f"dyno run {suite}",
         suites=(suite,),
-        harnesses=(located.harness,),
-        models=(loaded,),
+        harnesses=(Harness.model_validate(told | ({"name": name} if name else {})),),
+        models=(load_model(model),),
         **{key: value for key, value in changes.items() if value is not None},
     )
-    return _run(definition, located, fresh, yes, resume="the same command")
+    made = _look_before(definition, fresh, yes)
+    described = definition.model_dump(mode="json")
+    return _run(
+        definition,
+        made,
+        lambda flows: flows.run_definition(suite, described, fresh, return_state=True),
+    )
 
 
-def _run(
-    definition: Sweep,
-    located: Located | None,
-    fresh: bool,
-    yes: bool,
-    *,
-    resume: str,
-    file: str | None = None,
-    changes: dict[str, Any] | None = None,
-) -> int:
+def resume(sweep: str | None, yes: bool) -> int:
+    """`dyno resume`: the exit code."""
     from flows import planned
+    from flows.reading import newest_sweep
 
-    _look_before(definition, located, yes, planned.confirm)
+    sweep_id = newest_sweep(sweep)
+    say(f"resuming {sweep_id}")
+    made = Plan.read(Evidence(evidence_root()), sweep_id)
+    planned.confirm(made, yes)
+    return _run(made.sweep, made, lambda flows: flows.resume(sweep_id, return_state=True))
+
+
+def _run(definition: Sweep, made: Plan | None, call: Callable[[Any], Any]) -> int:
+    """Run a flow on a plan, and say what came of it.
+
+    Args:
+        made: the plan, where it could be made beforehand (its suites are there).
+        call: calls the flow; handed the module `flows.sweep`, which imports Prefect.
+    """
+    if made is not None and not _anything_left(made):
+        return _report(_finish_quietly(made), definition)
     with prefect_ready():
+        from flows import sweep as flows
         from flows.progress import Display
-        from flows.sweep import displayed, run_definition
-        from flows.sweep import sweep as sweep_flow
 
-        with displayed(Display()):
-            if file is not None:
-                state: Any = sweep_flow(file, fresh=fresh, **(changes or {}), return_state=True)
-            else:
-                assert located is not None
-                state = run_definition(
-                    definition.description.removeprefix("dyno run "),
-                    definition.model_dump(mode="json"),
-                    located.folder,
-                    fresh,
-                    return_state=True,
-                )
+        with flows.displayed(Display(), made):
+            state = call(flows)
         result = _finished(state)
     if result is None:
-        say(f"\n{state.message}; what was done is kept. To go on: {resume}")
+        reason, _, sweep_id = state.message.removesuffix(")").rpartition(" (")
+        say(f"\n{reason}; what was done is kept. To go on: dyno resume {sweep_id}")
         return STOPPED
     return _report(result, definition)
 
 
-def _look_before(
-    definition: Sweep, located: Located | None, yes: bool, confirm: Callable[..., None]
-) -> None:
-    """Find mistakes, and ask before money is spent, before anything slow is started."""
+def _anything_left(made: Plan) -> bool:
+    evidence = Evidence(evidence_root())
+    return any(not evidence.is_done(key) for key in made.by_key)
+
+
+def _finish_quietly(made: Plan) -> dict[str, Any]:
+    """A sweep of which every attempt is done: grade what is not graded, load; no Prefect is needed."""
+    from tasks.grading import grade_cell
+    from tasks.load import load
+
+    evidence = Evidence(evidence_root())
+    say(f"all {len(made.by_key)} attempts are done already; nothing is run")
+    made.manifest["finished_at"] = time.time()
+    made.write(evidence)
+    for cell in made.cells:
+        if cell.refused is None:
+            grade_cell(made, cell.cell, evidence)
+    load()
+    planned = len(made.by_key)
+    return {"sweep_id": made.sweep_id, "planned": planned, "done": planned}
+
+
+def _look_before(definition: Sweep, fresh: bool, yes: bool) -> Plan | None:
+    """Find mistakes, and ask before money is spent, before anything slow is started.
+
+    Returns:
+        The plan; None where its suites have to be converted first.
+    """
+    from flows import planned
     from flows.needs import check_reachable, missing_suites
-    from flows.planned import count
     from tasks.grade.graders import validate_grade
     from tasks.planning import check_configurations, make_plan
 
-    check_configurations(definition, [located] if located else None)
-    if missing_suites(definition.suites):
+    check_configurations(definition)
+    missing = missing_suites(definition.suites)
+    if missing:
         if any(not load_model(m).is_scripted for m in definition.models):
             raise InputError(
-                f"the suite {missing_suites(definition.suites)[0]!r} is not converted yet, so what this "
-                "would cost cannot be told",
+                f"the suite {missing[0]!r} is not converted yet, so what this would cost cannot be told",
                 mend="first: dyno convert bfcl",
             )
-        return
-    made = make_plan(
-        definition, harnesses=[located] if located else None, validate_grade=validate_grade
-    )
-    confirm(made, yes)
-    planned_models = {c.cell.model: c.cell.model_definition for c in count(made) if c.left}
-    check_reachable(planned_models.values())
+        return None
+    made = make_plan(definition, fresh=fresh, validate_grade=validate_grade)
+    planned.confirm(made, yes)
+    called = {c.cell.model: c.cell.model_definition for c in planned.count(made) if c.left}
+    check_reachable(called.values())
+    return made
 
 
 def _report(result: dict[str, Any], definition: Sweep) -> int:
@@ -224,13 +249,3 @@ def _report(result: dict[str, Any], definition: Sweep) -> int:
         say('  why: dyno sql "select error_class, detail, count(*) from tries group by all"')
     say(next_commands(definition, result["sweep_id"]))
     return HAS_ERRORS if missing else OK
-
-
-def is_interactive() -> bool:
-    """True where somebody can be asked."""
-    return sys.stdin.isatty()
-
-
-def evidence_there() -> bool:
-    """True once any sweep has been run."""
-    return (evidence_root() / "sweeps").is_dir()

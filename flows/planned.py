@@ -54,7 +54,7 @@ def count(plan: Plan) -> list[CellPlan]:
 
 def _cost(plan: Plan, cell: Cell, left: list[dict[str, Any]]) -> float | None:
     prices, model = cell.prices, cell.model_definition
-    if prices is None:
+    if prices is None or cell.harness_definition.wire == "none":
         return None
     total = 0.0
     for planned in left:
@@ -108,7 +108,7 @@ def print_plan(plan: Plan) -> None:
 
 
 def _cost_line(cells: list[CellPlan]) -> str:
-    real = [c for c in cells if not c.cell.model_definition.is_scripted and c.left]
+    real = [c for c in cells if c.left and _is_called(c.cell)]
     if not real:
         return "No money is spent: every model is scripted (their prices are invented)."
     priced = sum(c.cost or 0.0 for c in real)
@@ -122,6 +122,11 @@ def _cost_line(cells: list[CellPlan]) -> str:
     return text + "."
 
 
+def _is_called(cell: Cell) -> bool:
+    """True where the cell calls a model that costs money (through our gateway)."""
+    return not cell.model_definition.is_scripted and cell.harness_definition.wire != "none"
+
+
 def confirm(plan: Plan, yes: bool) -> None:
     """Ask before money is spent; silent where none is.
 
@@ -130,8 +135,7 @@ def confirm(plan: Plan, yes: bool) -> None:
         click.Abort: the answer was no.
     """
     cells = count(plan)
-    real = [c for c in cells if not c.cell.model_definition.is_scripted and c.left]
-    real = [c for c in real if c.cell.harness_definition.wire != "none"]
+    real = [c for c in cells if c.left and _is_called(c.cell)]
     if not real or yes:
         return
     print_plan(plan)

@@ -49,6 +49,7 @@ class Display:
         self._cells: list[CellCount] = []
         self._began = time.monotonic()
         self._said = 0.0
+        self._last = (0, 0)
         self._note = ""
         self._fresh = 0
         self._screen: Any = None
@@ -127,6 +128,10 @@ class Display:
             if not final and now - self._said < SAY_EVERY:
                 return
             self._said = now
+            state = (sum(c.done for c in self._cells), sum(c.infra for c in self._cells))
+            if state == self._last:  # nothing new since the last line
+                return
+            self._last = state
         self._say(self.line())
 
     def line(self) -> str:

@@ -23,7 +23,7 @@ def scorecard(sweep: str | None, suites: list[str] | None, json_file: str | None
     from warehouse.query import connect
     from warehouse.scorecard import refused_cells, render, scorecard_json, scorecard_rows
 
-    sweep_id = None if sweep is None else _sweep_id(sweep)
+    sweep_id = None if sweep is None else newest_sweep(sweep)
     with connect(sweep_id=sweep_id) as con:
         if json_file:
             document = scorecard_json(con, suites, sweep_id)
@@ -67,21 +67,29 @@ def gold_failures(sweep_id: str, oracles: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _sweep_id(sweep: str) -> str:
-    """The newest sweep whose id or name is meant."""
+def newest_sweep(sweep: str | None) -> str:
+    """The id of the newest sweep that is meant: by the beginning of its id, its name or its file.
+
+    Raises:
+        InputError: there is none.
+    """
     from suites.home import evidence_root
 
     known = sorted(path.stem for path in (evidence_root() / "sweeps").glob("*.json"))
-    name = Path(sweep).stem  # a sweep's file means its newest run
-    chosen = [
-        i for i in known if i.startswith(sweep) or i.split("-", 1)[1].rsplit("-", 1)[0] == name
-    ]
+    name = Path(sweep).stem if sweep else ""
+    chosen = [i for i in known if not sweep or i.startswith(sweep) or _name_in(i) == name]
     if not chosen:
         recent = ", ".join(known[-3:])
         raise InputError(
-            f"no sweep is called {sweep!r}", mend=f"the newest are {recent}" if recent else None
+            f"no sweep is called {sweep!r}" if sweep else "no sweep has been run yet",
+            mend=f"the newest are {recent}" if recent else "dyno sweep smoke",
         )
     return chosen[-1]
+
+
+def _name_in(sweep_id: str) -> str:
+    """The sweep's name in its id, `<time>-<name>-<random>`."""
+    return sweep_id.split("-", 1)[1].rsplit("-", 1)[0]
 
 
 def sql(query: str, form: str | None) -> None:

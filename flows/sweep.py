@@ -25,9 +25,10 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from flows.convert import convert_missing
 from flows.crowd import Crowd
 from flows.progress import Display
+from flows.server import client_registered
 from flows.stopping import Stopped, stoppable
 from suites.home import evidence_root
-from suites.loading import Located, load_sweep
+from suites.loading import load_sweep
 from suites.schema import Sweep
 from tasks.grade.graders import validate_grade
 from tasks.load import load as load_warehouse
@@ -37,8 +38,8 @@ from tasks.running import PLANS, close_workshop
 from warehouse.evidence import Evidence
 
 
-@task(name="load")
-def load(label: str = "warehouse") -> str:
+@task(name="load", task_run_name="load the warehouse")
+def load() -> str:
     """Bring the warehouse up to date with the evidence."""
     return str(load_warehouse())
 
@@ -72,36 +73,40 @@ def sweep(
 
 
 @flow(name="run", flow_run_name="{name}", log_prints=False)
-def run_definition(name: str, definition: dict[str, Any], folder: str, fresh: bool = False) -> Any:
+def run_definition(name: str, definition: dict[str, Any], fresh: bool = False) -> Any:
     """Run a sweep that has no file: `dyno run`.
 
     Args:
         name: shown in the UI.
         definition: a `Sweep` as JSON, its harness inline.
-        folder: what the harness's `{{ harness_dir }}` means.
         fresh: as in `sweep`.
     """
-    made = Sweep.model_validate(definition)
-    harnesses = [
-        Located(harness=harness, folder=folder)
-        for harness in made.harnesses
-        if not isinstance(harness, str)
-    ]
-    return conduct(made, harnesses=harnesses or None, fresh=fresh)
+    return conduct(Sweep.model_validate(definition), fresh=fresh)
+
+
+@flow(name="resume", flow_run_name="resume {sweep_id}", log_prints=False)
+def resume(sweep_id: str) -> Any:
+    """Go on with a sweep exactly as it was planned, `--fresh` ones too.
+
+    Args:
+        sweep_id: as `dyno sweep` printed it when it was stopped.
+    """
+    return carry_out(Plan.read(_evidence(), sweep_id))
 
 
 _display: Display | None = None
+_prepared: Plan | None = None
 
 
 @contextmanager
-def displayed(display: Display) -> Iterator[None]:
-    """Sweeps run in this process are shown on `display` while this lasts."""
-    global _display
-    _display = display
+def displayed(display: Display, prepared: Plan | None = None) -> Iterator[None]:
+    """A sweep run in this process is shown on `display`, and takes a plan that is made already."""
+    global _display, _prepared
+    _display, _prepared = display, prepared
     try:
         yield
     finally:
-        _display = None
+        _display = _prepared = None
 
 
 def _shown() -> Display:
@@ -115,7 +120,6 @@ def _shown() -> Display:
 def conduct(
     definition: Sweep,
     *,
-    harnesses: list[Located] | None = None,
     fresh: bool = False,
     runner: TaskRunner[Any] | None = None,
 ) -> Any:
@@ -123,21 +127,27 @@ def conduct(
 
     Args:
         definition: the sweep, with the command line's changes applied.
-        harnesses: instead of the definition's, for an agent without a file.
         fresh: reuse nothing.
         runner: where attempts run; None: threads of this process.
     """
-    display = _shown()
-    convert_missing(definition.suites, display.note)
-    plan = make_plan(definition, harnesses=harnesses, fresh=fresh, validate_grade=validate_grade)
-    evidence = _evidence()
+    plan = _prepared
+    if plan is None:
+        convert_missing(definition.suites, _shown().note)
+        plan = make_plan(definition, fresh=fresh, validate_grade=validate_grade)
+    return carry_out(plan, runner)
+
+
+def carry_out(plan: Plan, runner: TaskRunner[Any] | None = None) -> Any:
+    """Run, grade, load and show a plan, inside a flow run."""
+    display, evidence = _shown(), _evidence()
     plan.write(evidence)
     PLANS[plan.sweep_id] = plan
     display.began([(c.label, len(plan.of_cell(c.cell)), c.refused) for c in plan.cells])
     stopped: Stopped | None = None
     try:
         crew = runner or ThreadPoolTaskRunner(max_workers=plan.sweep.concurrency)
-        with display.drawing(), stoppable() as stop, crew:
+        # A worker's run counts as a user of the local server as well as a command's does.
+        with client_registered(), display.drawing(), stoppable() as stop, crew:
             Crowd(plan, evidence, display, stop, crew).run()
     except Stopped as error:
         stopped = error
@@ -147,10 +157,10 @@ def conduct(
         plan.manifest["finished_at"] = time.time()
         plan.write_manifest(evidence)
     display.note("loading the warehouse")
-    load("warehouse")
+    load()
     _publish_scorecard(plan)
     if stopped:
-        return Cancelled(message=stopped.reason, data={"sweep_id": plan.sweep_id})
+        return Cancelled(message=f"{stopped.reason} ({plan.sweep_id})")
     return summary_of(plan, evidence)
 
 
@@ -167,6 +177,33 @@ def _evidence() -> Evidence:
 # ---------------------------------------------------------------- artifact
 
 
+ARTIFACT_COLUMNS = (
+    "suite",
+    "category",
+    "harness",
+    "mode",
+    "model",
+    "pass_at_1",
+    "pass_at_1_low",
+    "pass_at_1_high",
+    "pass_hat_k",
+    "coverage",
+    "floor",
+    "cost_per_solved",
+    "tool_error_rate",
+    "wall_s",
+    "n",
+    "planned",
+    "infra_errors",
+    "suite_version",
+    "dataset_version",
+    "grader",
+    "harness_version",
+    "config_hash",
+)
+"""What the table in the Prefect UI shows, the figures first; the warehouse has the rest."""
+
+
 def _publish_scorecard(plan: Plan) -> None:
     """Leave the scorecard as a table artifact of the flow run."""
     from warehouse.query import connect, plain
@@ -175,7 +212,7 @@ def _publish_scorecard(plan: Plan) -> None:
     try:
         with connect(sweep_id=plan.sweep_id) as con:
             rows = [
-                {name: plain(value) for name, value in row.items()}
+                {name: plain(row[name]) for name in ARTIFACT_COLUMNS}
                 for row in scorecard_rows(con, None, plan.sweep_id)
             ]
         create_table_artifact(

@@ -70,10 +70,10 @@ def load_sweep(ref: str) -> Sweep:
 def load_harness(ref: str | Harness) -> Located:
     """A harness by name or path (or one that a sweep states inline), with its folder."""
     if isinstance(ref, Harness):
-        return Located(harness=ref, folder=str(folder_of("harness")))
+        return Located(harness=ref, folder=ref.folder or str(folder_of("harness")))
     path = _find("harness", ref)
     value, text = _mapping_of(path)
-    return Located(harness=_checked(Harness, value, path, text), folder=str(path.parent))
+    return Located(harness=_checked(Harness, value, path, text), folder=str(path.parent.absolute()))
 
 
 def load_model(ref: str | Model) -> Model:
@@ -104,6 +104,7 @@ def vendors() -> dict[str, dict[str, Any]]:
 PLACEHOLDERS = (
     "prompt",
     "prompt_file",
+    "messages_file",
     "mcp_config",
     "model_url",
     "model",
@@ -137,7 +138,7 @@ def adhoc_harness(command: str) -> Located:
         escaped = word.replace("{{", "{{ '{{' }}") if "{{" in word else word
         for placeholder in PLACEHOLDERS:
             if "{" + placeholder + "}" in escaped:
-                takes_prompt |= placeholder.startswith("prompt")
+                takes_prompt |= placeholder in ("prompt", "prompt_file", "messages_file")
                 escaped = escaped.replace("{" + placeholder + "}", "{{ " + placeholder + " }}")
         argv.append(escaped)
     program = words[0]
@@ -148,9 +149,7 @@ def adhoc_harness(command: str) -> Located:
     argv[1:] = [
         _absolute_file(original, word) for original, word in zip(words[1:], argv[1:], strict=True)
     ]
-    name = (
-        "".join(c if c.isalnum() else "-" for c in Path(program).name.lower()).strip("-") or "agent"
-    )
+    name = _agent_name(words)
     harness = Harness(
         name=f"adhoc-{name}",
         description=f"ad hoc: {command}",
@@ -166,6 +165,31 @@ def adhoc_harness(command: str) -> Located:
         requires=(argv[0],),
     )
     return Located(harness=harness, folder=str(Path.cwd()))
+
+
+INTERPRETERS = (
+    "sh",
+    "bash",
+    "zsh",
+    "python",
+    "python3",
+    "node",
+    "npx",
+    "uv",
+    "uvx",
+    "ruby",
+    "perl",
+    "env",
+)
+
+
+def _agent_name(words: list[str]) -> str:
+    """The program's name; an interpreter's with its script's, since two scripts are two agents."""
+    names = [Path(words[0]).name]
+    if names[0] in INTERPRETERS:
+        names += [Path(word).stem for word in words[1:] if not word.startswith("-")][:1]
+    name = "-".join(names).lower()
+    return "".join(c if c.isalnum() else "-" for c in name).strip("-")[:40] or "agent"
 
 
 def _absolute_file(original: str, word: str) -> str:
@@ -221,8 +245,12 @@ def _inline(kind: str, entry: dict[str, Any], path: Path, text: str, keys: tuple
             raise InputError(
                 f"`use` holds {used!r}, not a name", where=place(path, text, [*keys, "use"])
             )
-        named = load_harness(used).harness if kind == "harness" else load_model(used)
-        base = named.model_dump(mode="json", exclude_defaults=True)
+        if kind == "harness":
+            located = load_harness(used)
+            base = located.harness.model_dump(mode="json", exclude_defaults=True)
+            base["folder"] = located.folder
+        else:
+            base = load_model(used).model_dump(mode="json", exclude_defaults=True)
         if not changes.get("name"):
             raise InputError(
                 f"changes the {kind} {used!r} without a name of its own, so that results of the two "

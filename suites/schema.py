@@ -326,6 +326,19 @@ class Harness(Frozen):
     """Programs that must be on PATH."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Free values for the templates, as `settings.…`; part of the configuration."""
+    folder: str | None = None
+    """What `{{ harness_dir }}` means; set by the loader, never by a file."""
+
+    @field_validator("files")
+    @classmethod
+    def _files_stay_in_the_attempt(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            parts = name.split("/")
+            if parts[0] not in ("home", "work") or len(parts) < 2 or {"", ".", ".."} & set(parts):
+                raise ValueError(
+                    f"{name!r} is not a path inside the attempt: begin it with home/ or work/"
+                )
+        return value
 
     @model_validator(mode="after")
     def _has_something_to_run(self) -> Harness:

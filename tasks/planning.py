@@ -29,7 +29,7 @@ from suites.loading_suites import load_suite
 from suites.schema import DEFAULT_LIMITS, Harness, Limits, LoadedSuite, Model, Suite, Sweep, Task
 from tasks.attempt.environment import check_templates, source_files
 from tasks.grade.jobs import job_for
-from tasks.plans import Plan
+from tasks.plans import Cell, Plan
 from tasks.versions import dyno_version, harness_version
 
 KEY_VERSION = 1
@@ -44,7 +44,6 @@ SUPPORTED_WIRES = ("chat", "none")
 def make_plan(
     sweep: Sweep,
     *,
-    harnesses: list[Located] | None = None,
     fresh: bool = False,
     validate_grade: Callable[[Task], None] | None = None,
     need_keys: bool = True,
@@ -53,7 +52,6 @@ def make_plan(
 
     Args:
         sweep: as loaded, with the command line's changes applied.
-        harnesses: these instead of `sweep.harnesses` (an ad hoc agent that has no file).
         fresh: give every attempt a new key, so that nothing already done is reused.
         validate_grade: see `load_suite`.
         need_keys: refuse real models whose API key is not in the environment (False to only look).
@@ -61,13 +59,17 @@ def make_plan(
     Raises:
         InputError: anything that a person can mend; nothing has been written or spent.
     """
-    configured, models = check_configurations(sweep, harnesses, need_keys=need_keys)
+    configured, models = check_configurations(sweep, need_keys=need_keys)
     suites = [load_suite(ref, validate_grade) for ref in sweep.suites]
     nonce = secrets.token_hex(8) if fresh else None
     cells: list[dict[str, Any]] = []
     attempts: list[dict[str, Any]] = []
+    any_task = False
     for suite in suites:
         tasks = _chosen(suite, sweep)
+        if not tasks:
+            continue
+        any_task = True
         parts = {task.id: _task_part(suite.suite, task) for task in tasks}
         for harness in configured:
             for model in models:
@@ -77,6 +79,13 @@ def make_plan(
                 cells.append(cell)
                 if cell["refused"] is None:
                     attempts += _attempts(cell, tasks, parts, harness, model, sweep, suite, nonce)
+    if not any_task:
+        _refuse_no_task(sweep, suites)
+    if cells and all(cell["refused"] for cell in cells):
+        raise InputError(
+            f"no cell of the sweep can be run; the first, {Cell(cells[0]).label}, is refused because "
+            f"{cells[0]['refused']}"
+        )
     if not cells:
         raise InputError("the sweep has no cell left", mend="look at its `exclude` and `only`")
     cut = bool(sweep.only or sweep.limit)
@@ -109,19 +118,21 @@ def make_plan(
 
 
 def check_configurations(
-    sweep: Sweep, harnesses: list[Located] | None = None, *, need_keys: bool = True
+    sweep: Sweep, *, need_keys: bool = True
 ) -> tuple[list[Configured], list[Model]]:
     """The harnesses, made exact, and the models of a sweep: all but its suites.
 
     Raises:
         InputError: one is missing, wrong, not on this machine, named twice, or has no key.
     """
-    located = harnesses or [load_harness(ref) for ref in sweep.harnesses]
+    located = [load_harness(ref) for ref in sweep.harnesses]
     models = [load_model(ref) for ref in sweep.models]
     _refuse_twins("harness", [h.harness.name for h in located])
     _refuse_twins("model", [model.name for model in models])
     if need_keys:
         _check_keys(models)
+    for model in models:
+        _check_script(model)
     return [Configured.of(h) for h in located], models
 
 
@@ -151,17 +162,38 @@ def _check_keys(models: list[Model]) -> None:
             )
 
 
+def _check_script(model: Model) -> None:
+    """Refuse a scripted model whose settings or playbook the scripted process would refuse later."""
+    if not model.is_scripted:
+        return
+    from bridges.scripted_playbook import check_script
+
+    settings = dict(model.scripted)
+    if isinstance(
+        settings.get("playbook"), str
+    ):  # read where the scripted process will look for it
+        settings["playbook"] = str(PROJECT / settings["playbook"])
+    try:
+        check_script({"behaviour": model.behaviour, "settings": settings})
+    except ValueError as error:
+        raise InputError(
+            f"the model {model.name!r}: {error}", mend="docs/models.md has all settings"
+        ) from error
+
+
 def _chosen(suite: LoadedSuite, sweep: Sweep) -> list[Task]:
     tasks = list(suite.tasks)
     if sweep.only:
         tasks = [task for task in tasks if fnmatch.fnmatchcase(task.id, sweep.only)]
-        if not tasks:
-            some = ", ".join(task.id for task in suite.tasks[:3])
-            raise InputError(
-                f"no task of {suite.suite.name} matches --only {sweep.only!r}",
-                mend=f"its ids look like {some}",
-            )
     return tasks[: sweep.limit]
+
+
+def _refuse_no_task(sweep: Sweep, suites: list[LoadedSuite]) -> None:
+    names = ", ".join(suite.suite.name for suite in suites)
+    some = ", ".join(task.id for task in suites[0].tasks[:3])
+    raise InputError(
+        f"no task of {names} matches --only {sweep.only!r}", mend=f"ids look like {some}"
+    )
 
 
 def _excluded(sweep: Sweep, suite: str, harness: str, model: str) -> bool:
@@ -196,7 +228,8 @@ class Configured:
     def part(self) -> dict[str, Any]:
         """What of it an agent's run depends on."""
         told = self.harness.model_dump(
-            mode="json", exclude={"name", "description", "telemetry", "version_command", "requires"}
+            mode="json",
+            exclude={"name", "description", "telemetry", "version_command", "requires", "folder"},
         )
         return {**told, "version": self.version, "sources": self.sources}
 
@@ -308,16 +341,20 @@ def _cell(
         "tasks": len(tasks),
         "stamp": stamp,
         "prices": model.prices.model_dump() if model.prices else None,
-        "refused": _refusal(harness.harness, model, sweep, tasks),
+        "refused": _refusal(suite, harness.harness, model, sweep, tasks),
         "definitions": {
-            "harness": harness.harness.model_dump(mode="json", exclude_defaults=True),
+            "harness": harness.harness.model_dump(
+                mode="json", exclude_defaults=True, exclude={"folder"}
+            ),
             "harness_dir": harness.relative_folder,
             "model": model.model_dump(mode="json", exclude_defaults=True),
         },
     }
 
 
-def _refusal(harness: Harness, model: Model, sweep: Sweep, tasks: list[Task]) -> str | None:
+def _refusal(
+    suite: LoadedSuite, harness: Harness, model: Model, sweep: Sweep, tasks: list[Task]
+) -> str | None:
     """Why this cell cannot be run, in words; None if it can."""
     if sweep.isolation != "process":
         return f"isolation {sweep.isolation!r} is not built yet; `process` is"
@@ -329,9 +366,10 @@ def _refusal(harness: Harness, model: Model, sweep: Sweep, tasks: list[Task]) ->
         return f"the harness speaks the {harness.wire} wire and the model {model.wire}"
     if harness.wire != "none" and model.endpoint == "none":
         return f"the model {model.name} is only a label, and the harness needs an endpoint"
-    if sweep.limits.over(harness.limits).dollars and model.prices is None:
-        return f"a limit in dollars needs prices, and the model {model.name} has none"
     for task in tasks:
+        limits = resolved_limits(sweep, suite, task, harness)
+        if limits.dollars and model.prices is None and harness.wire != "none":
+            return f"a limit in dollars needs prices, and the model {model.name} has none"
         needs = [name for name in ("turns", "user", "setup", "verify") if getattr(task, name)]
         if needs:
             return f"the task {task.id} needs `{needs[0]}`, which is not built yet"

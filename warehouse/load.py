@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -138,7 +139,9 @@ class _Load:
 
     def run(self, rebuild: bool, started: float) -> LoadReport:
         """Load into the private copy and publish it if it says something new."""
-        draft = self.private / "warehouse.duckdb"
+        # DuckDB keeps its instances by path for a moment after they are closed: a name of its own keeps
+        # the next load of this process from being handed the last one's.
+        draft = self.private / f"{secrets.token_hex(8)}.duckdb"
         why = "as asked" if rebuild else self._why_anew(draft)
         if why is not None:
             draft.unlink(missing_ok=True)

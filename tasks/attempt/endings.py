@@ -49,6 +49,10 @@ def judge(
     lost = _surroundings(task, summary, stopped_for, said)
     if lost:
         return Verdict(natural.ending, lost[1], lost[0])
+    if summary.get("budget") and natural.ending in ("clean", "crashed", "refused"):
+        # It was told that its budget is spent; whatever it made of that, even a complaint that its
+        # endpoint is out of reach, is the end of its budget.
+        return Verdict("budget", f"its budget of {summary['budget']} was spent ({said})")
     return natural
 
 

@@ -8,12 +8,14 @@ one breaker can win; so a `kill -9` costs the next sweep nothing, and no lock ou
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 TTL = 90.0
 """Seconds without a sign of life after which a lease of another host is broken."""
@@ -44,6 +46,15 @@ def process_identity(pid: int) -> str | None:
         return f"{pid}:"
     fields = stat[stat.rindex(")") + 2 :].split()
     return None if fields[0] == "Z" else f"{pid}:{fields[19]}"
+
+
+def _owner_in(text: str) -> dict[str, Any]:
+    """What a lease file says; {} while it is being written, or torn."""
+    try:
+        owner = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return owner if isinstance(owner, dict) else {}
 
 
 class Leases:
@@ -92,11 +103,11 @@ class Leases:
             self._held.discard(key)
         (self._folder / key).unlink(missing_ok=True)
 
-    def owner(self, key: str) -> dict | None:
+    def owner(self, key: str) -> dict[str, Any] | None:
         """Who holds it now, or None; {} while it is being written."""
         try:
-            return json.loads((self._folder / key).read_text() or "{}")
-        except (FileNotFoundError, ValueError):
+            return _owner_in((self._folder / key).read_text())
+        except FileNotFoundError:
             return None
 
     def close(self) -> None:
@@ -108,34 +119,36 @@ class Leases:
     # ------------------------------------------------------------ staleness
 
     def _break_if_dead(self, path: Path) -> bool:
-        """True if the lease is gone now, by us or by anybody."""
-        try:
-            seen = path.stat()
-            owner = json.loads(path.read_text() or "{}")
-        except FileNotFoundError:
-            return True
-        except ValueError:
-            owner = {}
-        if not self._is_dead(owner, time.time() - seen.st_mtime):
-            return False
-        grave = path.with_name(f".broken-{path.name}-{os.getpid()}-{threading.get_ident()}")
-        try:
-            path.rename(grave)
-        except FileNotFoundError:
-            return True
-        # Between our look and our rename another may have broken it and taken it anew: what we hold
-        # then is a living lease, and it goes back unless somebody has made a third.
-        if grave.stat().st_ino != seen.st_ino:
-            try:
-                os.link(grave, path)
-            except FileExistsError:
-                pass
-            grave.unlink()
-            return False
-        grave.unlink()
-        return True
+        """True if the lease is gone now, by us or by anybody.
 
-    def _is_dead(self, owner: dict, age: float) -> bool:
+        Breakers of one host take turns at a lock (the kernel frees it when its holder dies), and each
+        looks anew when it is its turn: the one before may have taken the lease. Between hosts, where
+        the lock may not reach, what was renamed away is compared with what was looked at, by content,
+        since a new file may well get the old one's inode number; a living lease is put back.
+        """
+        with (self._folder / ".breaking").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                seen, age = path.read_text(), time.time() - path.stat().st_mtime
+            except FileNotFoundError:
+                return True
+            if not self._is_dead(_owner_in(seen), age):
+                return False
+            grave = path.with_name(f".broken-{path.name}-{os.getpid()}-{threading.get_ident()}")
+            try:
+                path.rename(grave)
+            except FileNotFoundError:
+                return True
+            broken = grave.read_text() == seen
+            if not broken:
+                try:
+                    os.link(grave, path)
+                except FileExistsError:
+                    pass
+            grave.unlink()
+            return broken
+
+    def _is_dead(self, owner: dict[str, Any], age: float) -> bool:
         if owner.get("host") == self._owner["host"]:
             if not owner.get("process"):
                 return age > 5  # being written, or torn by a kill in that moment

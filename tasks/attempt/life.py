@@ -406,9 +406,26 @@ class Life:
         verdict = judge(
             self.job.harness, self.job.task, self.report, self.summary, self.stopped_for
         )
+        detail = verdict.detail
+        if verdict.error_class in (
+            "bridge_unlisted",
+            "harness_missing",
+            "harness_config",
+            "harness_infra",
+        ):
+            detail += self._last_words()
         if verdict.error_class:
-            self.error = InfrastructureError(verdict.error_class, verdict.detail)
-        return verdict.ending, verdict.detail
+            self.error = InfrastructureError(verdict.error_class, detail)
+        return verdict.ending, detail
+
+    def _last_words(self) -> str:
+        """The last line of stderr: most often what a harness that could not start says of it."""
+        try:
+            data = (self.folder / "stderr").read_bytes()[-2000:]
+        except OSError:
+            return ""
+        lines = data.decode("utf-8", "replace").strip().splitlines()
+        return f"; its last words: {lines[-1][:200]}" if lines else ""
 
     def _output(self) -> dict[str, Any]:
         output: dict[str, Any] = {}

@@ -59,12 +59,13 @@ def test_sweep_ends_with_a_scorecard_and_the_next_commands(dyno: Dyno) -> None:
     ]
 
 
-def test_finished_sweep_runs_nothing_again(dyno: Dyno, tmp_path: Path) -> None:
+def test_finished_sweep_runs_nothing_again_and_needs_no_server(dyno: Dyno, tmp_path: Path) -> None:
     count = tmp_path / "count"
     file = dyno.sweep_file(f"{CALL}; echo x >> {count}")
     dyno.run("sweep", str(file))
     before = keys_of(dyno)
-    dyno.run("sweep", str(file))
+    dyno.env["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
+    assert "4 attempts are done already" in dyno.run("sweep", str(file))
     assert count.read_text() == "x\n" * 4
     assert keys_of(dyno) == before
 
@@ -125,7 +126,7 @@ def test_interrupt_leaves_no_process_and_says_how_to_resume(
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
-    assert "dyno sweep" in output.splitlines()[-1]
+    assert "dyno resume" in output.splitlines()[-1]
     assert subprocess.run(["pgrep", "-f", "sleep 984"], capture_output=True).stdout == b""
     until = time.monotonic() + 10  # the kernel may still be clearing up after their parent
     while [pid for pid in below if Path(f"/proc/{pid}").exists()]:
@@ -133,6 +134,24 @@ def test_interrupt_leaves_no_process_and_says_how_to_resume(
         time.sleep(0.05)
     outcomes = {row["outcome"] for row in dyno.sql("select outcome from attempts")}
     assert outcomes <= {"cancelled", None}
+
+
+def test_stopped_fresh_sweep_is_resumed_as_it_was_planned(dyno: Dyno, tmp_path: Path) -> None:
+    count, gate = tmp_path / "count", tmp_path / "gate"
+    script = f"{CALL}; echo x >> {count}; test -e {gate} || sleep 60"
+    file = dyno.sweep_file(script, repeats=3)
+    process = dyno.start("sweep", str(file), "--fresh", "--repeats", "2")
+    until = time.monotonic() + 90
+    while not count.exists():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    gate.touch()
+    dyno.run("resume")
+    assert [row["n"] for row in dyno.sql("select n from scorecard where category is null")] == [2]
+    assert len(list(dyno.home.glob("evidence/sweeps/*.json"))) == 1
 
 
 def test_cancel_in_the_ui_ends_the_sweep_and_its_harnesses(dyno: Dyno, tmp_path: Path) -> None:

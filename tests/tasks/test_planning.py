@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from suites.errors import InputError
+from suites.loading import load_sweep
 from suites.schema import Harness, Model, Sweep
 from tasks.planning import attempt_seed, make_plan
 from tasks.plans import Plan
@@ -178,3 +179,60 @@ def test_version_is_what_the_program_states(home: Path, tmp_path: Path) -> None:
     assert make_plan(sweep(harnesses=[str(file)])).cells[0].harness_version == "agent 1.2.3"
     program.write_text("#!/bin/sh\necho agent 1.2.40\n")
     assert make_plan(sweep(harnesses=[str(file)])).cells[0].harness_version == "agent 1.2.40"
+
+
+def test_harness_file_is_found_from_wherever_it_was_named(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.sh").write_text("echo 1\n")
+    (tmp_path / "h.yaml").write_text('name: h\ncommand: [sh, "{{ harness_dir }}/run.sh"]\n')
+    monkeypatch.chdir(tmp_path)
+    relative = make_plan(sweep(harnesses=["./h.yaml"]))
+    absolute = make_plan(sweep(harnesses=[str(tmp_path / "h.yaml")]))
+    assert relative.cells[0].harness_dir == str(tmp_path)
+    assert list(relative.by_key) == list(absolute.by_key)
+    (tmp_path / "s.yaml").write_text(
+        "name: s\nsuites: [hello-tools]\nmodels: [oracle]\nonly: weather\n"
+        "harnesses: [{use: ./h.yaml, name: mine}]\n"
+    )
+    used = make_plan(load_sweep("./s.yaml"))
+    assert used.cells[0].harness_dir == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["../../escaped", "/etc/passwd", "home/../../x", "elsewhere/x", "home"]
+)
+def test_harness_files_cannot_be_written_outside_the_attempt(name: str) -> None:
+    with pytest.raises(ValueError, match="not a path inside the attempt"):
+        harness(files={name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"models": [Model(name="n", endpoint="scripted:noisy", scripted={"eror_rate": 1})]},
+            "eror_rate",
+        ),
+        ({"models": [Model(name="n", endpoint="scripted:playbook")]}, "playbook"),
+        ({"models": [model()], "limits": {"dollars": 1}}, "needs prices"),
+        ({"harnesses": [harness(speaks=[])]}, "no cell of the sweep can be run"),
+    ],
+)
+def test_what_would_fail_every_attempt_is_refused_first(
+    home: Path, changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        make_plan(sweep(**changes))
+    assert says in str(caught.value)
+
+
+def test_only_needs_a_match_in_one_suite_of_several(home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(
+        "name: other\nversion: '1'\nbenchmark: b\ndataset: {source: s, version: '1'}\ntasks:\n"
+        "  - id: one\n    messages: [{role: user, content: hi}]\n"
+        "    grade: {grader: checks, spec: {checks: [{kind: stdout_contains, text: x}]}}\n"
+    )
+    made = make_plan(sweep(suites=["hello-tools", str(other)], only="weather"))
+    assert {cell.suite for cell in made.cells} == {"hello-tools"}

@@ -58,7 +58,7 @@ def test_loaders_take_turns(maker: Maker, loaded: Load) -> None:
 
     def run() -> None:
         try:
-            loaded(maker)
+            loaded(maker, anew=True)  # the short cut of the fixture is not made for threads
         except BaseException as error:
             errors.append(error)
 

@@ -65,7 +65,7 @@ def test_torn_lease_is_broken_after_a_moment(tmp_path: Path) -> None:
 
 
 def test_many_breakers_of_one_dead_lease_yield_one_owner(tmp_path: Path) -> None:
-    for round_number in range(20):
+    for round_number in range(100):
         key = f"k{round_number}"
         dead = {"host": "elsewhere", "process": "1:1", "pid": 1}
         (tmp_path / key).write_text(json.dumps(dead))

@@ -124,6 +124,30 @@ def test_spent_budget_ends_the_attempt_as_budget(bench: Bench) -> None:
     assert bundle.record["error"] is None
 
 
+@pytest.mark.parametrize("code", [0, 44])
+def test_spent_budget_is_the_ending_whatever_the_harness_makes_of_it(
+    bench: Bench, shell: Shell, code: int
+) -> None:
+    ask = (
+        'python3 -c "import os, urllib.request as u; '
+        "u.urlopen(u.Request(os.environ['URL'] + '/chat/completions', "
+        'b\'{\\"model\\": \\"m\\", \\"messages\\": []}\', '
+        "{'Content-Type': 'application/json'}))\"; "
+    )
+    harness = shell(
+        CALL + ask + ask + f"exit {code}",
+        env={"URL": "{{ model_url }}"},
+        exit_codes={44: "infra_error"},
+    )
+    record = bench.run(harness, limits={"model_calls": 1}).record
+    assert (record["ending"], record["error"]) == ("budget", None)
+
+
+def test_harness_that_fails_at_once_is_quoted(bench: Bench, shell: Shell) -> None:
+    bundle = bench.run(shell("echo my-agent: no such option --mcp >&2; exit 2"))
+    assert "no such option --mcp" in bundle.record["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("script", "error_class"),
     [
