@@ -7,6 +7,7 @@ stopped exits with 130, one that has infrastructure errors with 1.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import shutil
@@ -34,7 +35,17 @@ class Map(click.Group):
         except InputError as error:
             click.echo(f"dyno: {error}", err=True)
             ctx.exit(USERS_ERROR)
-        except BrokenPipeError:  # `dyno scorecard | head`
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                click.echo(
+                    f"dyno: the disk is full ({error.filename}); what was done is kept: make room and "
+                    "run the same again",
+                    err=True,
+                )
+                ctx.exit(USERS_ERROR)
+            if not isinstance(error, BrokenPipeError):
+                raise
+            # The reader went away, as in `dyno scorecard | head`.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             ctx.exit(OK)
 

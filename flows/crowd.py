@@ -113,6 +113,7 @@ class Crowd:
                     self._submit(planned)
             while self.flying:
                 self._take_one()
+            self._refuse_if_fatal()
         except (KeyboardInterrupt, Stopped) as error:
             self._stop(error)
 
@@ -156,8 +157,7 @@ class Crowd:
         while True:
             if self.stop.is_set():
                 raise Stopped("the sweep was stopped")
-            if workshop().fatal:
-                raise Stopped(f"{workshop().fatal}; make room and run it again")
+            self._refuse_if_fatal()
             try:
                 planned = self.ended.get(timeout=0.5)
                 break
@@ -170,6 +170,11 @@ class Crowd:
         if error_class:
             self._learn(planned["cell"], error_class)
         self._settle(planned["cell"])
+
+    def _refuse_if_fatal(self) -> None:
+        fatal = workshop().fatal
+        if fatal:
+            raise Stopped(f"{fatal}; make room and run it again")
 
     def _account(self, planned: dict[str, Any]) -> tuple[str | None, float | None]:
         try:
