@@ -219,14 +219,36 @@ def sql(query: str, form: str | None) -> None:
     reading.sql(query, form)
 
 
-@main.command()
-@click.argument("suite", required=False)
-@click.option("--check", is_flag=True, help="Only say whether it can be run.")
-def suites(suite: str | None, check: bool) -> None:
-    """List suites, or show one (what is asked); with --check: refuse what cannot be run."""
+@main.group()
+def suite() -> None:
+    """What is asked: list suites, show one, or check that it can be run."""
+
+
+@suite.command("list")
+def suite_list() -> None:
+    """Every suite that can be named, and where it lies."""
     from flows import reading
 
-    reading.suites(suite, check)
+    reading.list_suites()
+
+
+@suite.command("show")
+@click.argument("name")
+def suite_show(name: str) -> None:
+    """What a suite asks, a line a task."""
+    from flows import reading
+
+    reading.show_suite(name)
+
+
+@suite.command("check")
+@click.argument("names", nargs=-1, required=True)
+def suite_check(names: tuple[str, ...]) -> None:
+    """Refuse what cannot be run, with file, line and key, before anything is spent."""
+    from flows import reading
+
+    for name in names:
+        reading.check_suite(name)
 
 
 # ---------------------------------------------------------------- around it

@@ -9,6 +9,7 @@ import click
 
 from flows.cli import here, terminal
 from suites.errors import InputError
+from suites.schema import LoadedSuite
 
 
 def load(rebuild: bool) -> None:
@@ -107,22 +108,36 @@ def sql(query: str, form: str | None) -> None:
         click.echo(as_table(answer, width, colour), nl=False)
 
 
-def suites(name: str | None, check: bool) -> None:
-    """`dyno suites`."""
-    from suites.loading_suites import list_suites, load_suite
-    from tasks.grade.graders import validate_grade
+def list_suites() -> None:
+    """`dyno suite list`."""
+    from suites import loading_suites
 
-    if name is None:
-        for known, path in list_suites().items():
-            click.echo(f"{known:32} {here(path)}")
-        return
-    suite = load_suite(name, validate_grade)
+    for known, path in loading_suites.list_suites().items():
+        click.echo(f"{known:32} {here(path)}")
+
+
+def show_suite(name: str) -> None:
+    """`dyno suite show`."""
+    suite = check_suite(name)
     head = suite.suite
-    click.echo(f"{head.name} {head.version} ({head.benchmark}): {len(suite.tasks)} tasks")
-    if check:
-        click.echo("it can be run")
-        return
     click.echo(f"{head.description}\ndataset {head.dataset.source} {head.dataset.version}\n")
     for task in suite.tasks:
         asked = " ".join(message.content for message in task.messages)
         click.echo(f"{task.id:28} {' '.join(asked.split())[:90]}")
+
+
+def check_suite(name: str) -> LoadedSuite:
+    """`dyno suite check`.
+
+    Raises:
+        InputError: it cannot be run.
+    """
+    from suites.loading_suites import load_suite
+    from tasks.grade.graders import validate_grade
+
+    suite = load_suite(name, validate_grade)
+    head = suite.suite
+    click.echo(
+        f"{head.name} {head.version} ({head.benchmark}): {len(suite.tasks)} tasks; it can be run"
+    )
+    return suite

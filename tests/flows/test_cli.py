@@ -52,7 +52,7 @@ def test_help_is_the_map_and_imports_neither_prefect_nor_duckdb() -> None:
         (["show", "0123456789"], "no attempt begins with"),
         (["scorecard"], "dyno"),
         (["sql", "select 1"], "dyno"),
-        (["suites", "nothing-here"], "no suite"),
+        (["suite", "check", "nothing-here"], "no suite"),
     ],
 )
 def test_mistake_is_one_clear_error_and_exit_two(
@@ -98,6 +98,12 @@ def test_plan_counts_and_refuses_without_running(offline_dyno: Dyno) -> None:
     assert "refused" in output
     assert "No money is spent" in output
     assert not (offline_dyno.home / "evidence").exists()
+
+
+def test_suites_are_listed_shown_and_checked(offline_dyno: Dyno) -> None:
+    assert "hello-tools" in offline_dyno.run("suite", "list")
+    assert "What is the weather in Oslo?" in offline_dyno.run("suite", "show", "hello-tools")
+    assert "4 tasks; it can be run" in offline_dyno.run("suite", "check", "hello-tools")
 
 
 def test_doctor_tells_keys_by_presence_only(offline_dyno: Dyno) -> None:
