@@ -71,7 +71,6 @@ ERRORS: dict[str, Rule] = {
     "evidence_lost": Rule(True, False, False, "infra", "the journal could not be written"),
     "disk_full": Rule(False, False, False, "infra", "the disk is full", stops="sweep"),
     "cancelled": Rule(False, False, False, None, "the sweep was stopped"),
-    "lease_lost": Rule(False, False, False, "infra", "another worker took the attempt over"),
     "internal": Rule(True, False, False, "infra", "dyno itself failed"),
 }
 
