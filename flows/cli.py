@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from suites.errors import InputError
+from warehouse.evidence import CorruptBundle
 
 OK, HAS_ERRORS, USERS_ERROR, STOPPED = 0, 1, 2, 130
 
@@ -34,6 +35,9 @@ class Map(click.Group):
             return super().invoke(ctx)
         except InputError as error:
             click.echo(f"dyno: {error}", err=True)
+            ctx.exit(USERS_ERROR)
+        except CorruptBundle as error:
+            click.echo(f"dyno: {error}\n  → delete that attempt's folder to run it again", err=True)
             ctx.exit(USERS_ERROR)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):

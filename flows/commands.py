@@ -74,6 +74,10 @@ def regrade(sweep: str | None) -> None:
         from flows.regrade import regrade as flow
 
         counts = _finished(flow(sweep, return_state=True))
+    if counts.get("unreadable"):
+        say(
+            f"{counts['unreadable']} sweep manifest(s) cannot be read; `dyno load --rebuild` names them"
+        )
     order = ("solved", "failed", "grader_error", "corrupt")
     text = ", ".join(f"{counts[name]} {name}" for name in order if counts.get(name))
     say(f"{text or 'nothing to grade'} in {counts['sweeps']} sweep(s)")

@@ -72,7 +72,10 @@ def _by_task(evidence: Evidence, task_id: str) -> dict[str, str]:
     """Attempts of a task with evidence: key to a label, newest sweep first."""
     found: dict[str, str] = {}
     for path in sorted((evidence.root / "sweeps").glob("*.json"), reverse=True):
-        manifest = json.loads(path.read_bytes())
+        try:
+            manifest = json.loads(path.read_bytes())
+        except ValueError:
+            continue
         for planned in manifest["attempts"]:
             if planned["task_id"] == task_id and planned["key"] not in found:
                 cell = manifest["cells"][planned["cell"]]

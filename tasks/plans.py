@@ -121,6 +121,12 @@ class Plan:
             manifest = json.loads(path.read_bytes())
         except FileNotFoundError as error:
             raise InputError(f"there is no sweep {sweep_id!r} in {evidence.root}") from error
+        except ValueError as error:
+            raise InputError(
+                f"is not a sweep's manifest: {error}",
+                where=str(path),
+                mend="move it away; its attempts are kept",
+            ) from error
         suites = {
             suite_digest: load_suite(evidence.root / "suites" / suite_digest)
             for suite_digest in manifest["suites"]

@@ -18,6 +18,7 @@ from made import NOISY, ORACLE, SHELL, Maker, ask, make_suite, run_all
 
 from suites.errors import InputError
 from suites.home import PROJECT
+from warehouse.evidence import Evidence
 from warehouse.load import LoadReport
 from warehouse.meta import SCHEMA
 from warehouse.query import connect
@@ -186,3 +187,29 @@ def test_the_flows_load_what_dyno_home_says(maker: Maker, monkeypatch: pytest.Mo
     run_all(maker, maker.sweep([make_suite()], [NOISY]))
     assert load().rows["tries"] == 4
     assert load(rebuild=True).rebuilt == "as asked"
+
+
+def test_marker_that_names_no_finished_try_does_not_keep_a_result_out(tmp_path: Path) -> None:
+    evidence = Evidence(tmp_path)
+    for text in ("", "try-0009\n"):
+        key = f"{len(text):064x}"
+        folder = evidence.claim_try(key)
+        bundle = evidence.finish(folder, {"attempt_key": key})
+        (folder.parent / "published").write_text(text)
+        assert not evidence.is_done(key)
+        assert evidence.publish(bundle)
+        assert evidence.is_done(key)
+        assert not evidence.publish(bundle)
+
+
+def test_broken_grade_is_no_grade(tmp_path: Path) -> None:
+    evidence = Evidence(tmp_path)
+    key = "a" * 64
+    evidence.finish(evidence.claim_try(key), {"attempt_key": key})
+    grade = {"grader": "g", "grader_version": "1", "spec_hash": "b" * 64, "graded_at": "2026-01-01"}
+    assert evidence.write_grade(key, grade)
+    (path,) = evidence.attempt_folder(key).glob("grades/*.json")
+    path.write_text("{bad")
+    assert evidence.grades(key) == []
+    assert evidence.write_grade(key, grade)
+    assert len(evidence.grades(key)) == 1
