@@ -43,6 +43,9 @@ def scorecard(sweep: str | None, suites: list[str] | None, json_file: str | None
 def gold_failures(sweep_id: str, oracles: list[str]) -> str:
     """The tasks whose gold its own grader refuses, by id and with the grader's reason; "" if none.
 
+    Told only of what the reference harness carried out to a clean end and no other harness solved:
+    where a harness did not make the gold calls, the failure is the harness's.
+
     Args:
         sweep_id: the sweep just run.
         oracles: names of its models that play the gold.
@@ -54,7 +57,11 @@ def gold_failures(sweep_id: str, oracles: list[str]) -> str:
             """
             select task_id, any_value(error_type), any_value(finding)
             from findings
-            where headline and not passed and list_contains(?, model)
+            where headline and not passed and list_contains(?, model) and harness = 'reference'
+              and attempt_key in (select attempt_key from attempts where ending = 'clean')
+              and (suite, task_id) not in (
+                select (suite, task_id) from attempts where outcome = 'solved'
+              )
             group by suite, task_id
             order by suite, task_id
             """,

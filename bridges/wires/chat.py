@@ -198,14 +198,21 @@ class ChatEvents:
 
 
 def usage_of(document: Mapping[str, Any]) -> Usage | None:
-    """Tokens from a reply or an event; None where it holds no usage."""
+    """Tokens from a reply or an event; None where it holds no usage that can be believed."""
+    try:
+        return _usage_of(document)
+    except ValueError:
+        return None
+
+
+def _usage_of(document: Mapping[str, Any]) -> Usage | None:
     told = document.get("usage")
     if not isinstance(told, dict):
         groq = document.get("x_groq")
         told = groq.get("usage") if isinstance(groq, dict) else None
     if not isinstance(told, dict):
         return None
-    prompt, completion = _number(told, "prompt_tokens"), _number(told, "completion_tokens")
+    prompt, completion = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
     if prompt is None or completion is None:
         return None
     read = _first(
@@ -217,7 +224,7 @@ def usage_of(document: Mapping[str, Any]) -> Usage | None:
         "prompt_tokens_details.cache_creation_tokens",
         "cache_creation_input_tokens",
     )
-    total = _number(told, "total_tokens") or 0
+    total = _count(told.get("total_tokens")) or 0
     return Usage(
         input=max(prompt - read - write, 0),
         cache_read=read,
@@ -274,17 +281,31 @@ def _quoted(body: bytes) -> str:
     return body[:_SHOWN].decode(errors="backslashreplace")
 
 
-def _number(told: Mapping[str, Any], key: str) -> int | None:
-    value = told.get(key)
-    return int(value) if isinstance(value, int | float) else None
+MOST_TOKENS = 10**12
+"""A count past this is no measurement."""
+
+
+def _count(value: Any) -> int | None:
+    """A token count as told; None where none is told.
+
+    Raises:
+        ValueError: what is told cannot be a count (negative, not finite, absurdly large), so that the
+            whole account is not to be believed.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not 0 <= value <= MOST_TOKENS:  # NaN is refused too: it compares false
+        raise ValueError(f"{value} is no count of tokens")
+    return int(value)
 
 
 def _first(told: Mapping[str, Any], *paths: str) -> int:
-    """The first of these counts that is given, 0 if none is."""
+    """The first of these counts that is given, 0 if none is (ValueError as `_count`)."""
     for path in paths:
         value: Any = told
         for key in path.split("."):
             value = value.get(key) if isinstance(value, dict) else None
-        if isinstance(value, int | float):
-            return int(value)
+        count = _count(value)
+        if count is not None:
+            return count
     return 0

@@ -160,6 +160,8 @@ def main() -> None:
     parser.add_argument("--model-url", required=True, help="base URL, …/v1")
     parser.add_argument("--model", required=True)
     parser.add_argument("--steps", type=int, default=40, help="model calls at most")
+    for stream in (sys.stdout, sys.stderr):  # a model may answer with half a surrogate pair
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     code = asyncio.run(run(parser.parse_args()))
     sys.stdout.flush()
     sys.stderr.flush()

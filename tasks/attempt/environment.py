@@ -257,7 +257,7 @@ def check_templates(harness: Harness, where: str) -> None:
     for key, text in _templates(harness):
         try:
             render(text, values)
-        except jinja2.TemplateError as error:
+        except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise InputError(
                 f"`{key}` is not a usable template: {error}",
                 where=where,

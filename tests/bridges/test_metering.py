@@ -192,3 +192,17 @@ def test_a_stream_without_events_grows_no_memory() -> None:
     passed = sum(len(reader.feed(b"x" * 1_000_000)) for _ in range(20))
     assert passed > 19_000_000
     assert "longer than" in (reader.said().error or "")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        told(-10, 5, 15),
+        told(10**30, 5),
+        told(float("nan"), 5),  # type: ignore[arg-type]
+        told(float("inf"), 5),  # type: ignore[arg-type]
+        told(10, 5, 15, prompt_tokens_details={"cached_tokens": -4}),
+    ],
+)
+def test_counts_that_cannot_be_are_no_measurement(document: dict) -> None:
+    assert usage_of(document) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +238,29 @@ def test_only_needs_a_match_in_one_suite_of_several(home: Path, tmp_path: Path) 
     )
     made = make_plan(sweep(suites=["hello-tools", str(other)], only="weather"))
     assert {cell.suite for cell in made.cells} == {"hello-tools"}
+
+
+def test_version_behind_a_wrapper_is_asked_by_every_command(home: Path, tmp_path: Path) -> None:
+    real, wrapper = tmp_path / "real.sh", tmp_path / "wrapper"
+    wrapper.write_text(f'#!/bin/sh\nexec sh {real} "$@"\n')
+    wrapper.chmod(0o755)
+    file = tmp_path / "h.yaml"
+    told = {"name": "h", "command": [str(wrapper)], "version_command": [str(wrapper), "--version"]}
+    file.write_text(yaml.safe_dump(told))
+    seen = []
+    for version in ("1.0", "2.0"):
+        real.write_text(f"echo agent {version}\n")
+        code = (
+            "from tasks.planning import Configured; from suites.loading import load_harness;"
+            f"print(Configured.of(load_harness({str(file)!r})).version)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        seen.append(done.stdout.strip())
+    assert seen == ["agent 1.0", "agent 2.0"]
+
+
+def test_template_that_fails_when_rendered_is_refused_in_words(home: Path) -> None:
+    with pytest.raises(InputError, match="not a usable template"):
+        make_plan(sweep(harnesses=[harness(command=["true", "{{ 1 / 0 }}"])]))
