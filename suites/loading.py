@@ -8,6 +8,7 @@ keys: `{use: reference, settings: {steps: 5}}`.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import Any, TypeVar
@@ -133,6 +134,7 @@ def adhoc_harness(command: str) -> Located:
         raise InputError(
             "--agent is empty", mend="give a command, as in --agent 'my-agent {prompt}'"
         )
+    _refuse_unknown_placeholders(command, words)
     argv, takes_prompt = [], False
     for word in words:
         escaped = word.replace("{{", "{{ '{{' }}") if "{{" in word else word
@@ -165,6 +167,17 @@ def adhoc_harness(command: str) -> Located:
         requires=(argv[0],),
     )
     return Located(harness=harness, folder=str(Path.cwd()))
+
+
+def _refuse_unknown_placeholders(command: str, words: list[str]) -> None:
+    """A misspelt `{promt}` would be handed on as it stands and cost every attempt."""
+    for word in words:
+        for name in re.findall(r"(?<!\{)\{([a-z_]+)\}(?!\})", word):
+            if name not in PLACEHOLDERS:
+                raise InputError(
+                    f"--agent {command!r} has an unknown placeholder {{{name}}}",
+                    mend=closest(name, PLACEHOLDERS) or f"known: {', '.join(PLACEHOLDERS)}",
+                )
 
 
 INTERPRETERS = (

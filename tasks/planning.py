@@ -81,6 +81,7 @@ def make_plan(
                     attempts += _attempts(cell, tasks, parts, harness, model, sweep, suite, nonce)
     if not any_task:
         _refuse_no_task(sweep, suites)
+    _refuse_idle_exclusions(sweep, suites, configured, models)
     if cells and all(cell["refused"] for cell in cells):
         raise InputError(
             f"no cell of the sweep can be run; the first, {Cell(cells[0]).label}, is refused because "
@@ -203,6 +204,24 @@ def _excluded(sweep: Sweep, suite: str, harness: str, model: str) -> bool:
         and fnmatch.fnmatchcase(model, rule.model)
         for rule in sweep.exclude
     )
+
+
+def _refuse_idle_exclusions(
+    sweep: Sweep, suites: list[LoadedSuite], harnesses: list[Configured], models: list[Model]
+) -> None:
+    """An exclusion that matches no cell is most likely a misspelt name, and what it meant would run."""
+    for number, rule in enumerate(sweep.exclude):
+        for key, names in (
+            ("suite", [suite.suite.name for suite in suites]),
+            ("harness", [harness.harness.name for harness in harnesses]),
+            ("model", [model.name for model in models]),
+        ):
+            pattern = getattr(rule, key)
+            if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+                raise InputError(
+                    f"exclude[{number}].{key} is {pattern!r}, which matches nothing in the sweep",
+                    mend=f"its {key} names are {', '.join(names)}",
+                )
 
 
 @dataclass(frozen=True)

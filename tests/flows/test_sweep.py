@@ -281,6 +281,12 @@ def test_stranger_adds_a_harness_without_python(dyno: Dyno, tmp_path: Path) -> N
     assert row == {"outcome": "solved", "cost": None}
 
 
+def test_gold_is_not_blamed_for_a_harness_that_did_not_carry_it_out(dyno: Dyno) -> None:
+    output = dyno.run("sweep", str(dyno.sweep_file("tool --list > out.txt", repeats=1)))
+    assert "0.000" in output
+    assert "whose gold fails" not in output
+
+
 def test_ad_hoc_agent_needs_no_yaml(dyno: Dyno, tmp_path: Path) -> None:
     agent = tmp_path / "my-agent"
     agent.write_text(f'#!/bin/sh\n{CALL} && echo "$1" | grep -q Oslo\n')

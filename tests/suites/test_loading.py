@@ -99,7 +99,7 @@ def test_ad_hoc_command_line_is_not_a_template() -> None:
     assert render(harness.command[1], {}) == "{{ evil }}"
 
 
-@pytest.mark.parametrize("command", ["", "my-agent 'open"])
+@pytest.mark.parametrize("command", ["", "my-agent 'open", "my-agent {promt}"])
 def test_ad_hoc_command_line_must_parse(command: str) -> None:
     with pytest.raises(InputError, match="--agent"):
         adhoc_harness(command)

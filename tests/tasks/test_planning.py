@@ -157,6 +157,7 @@ def test_cell_that_cannot_run_is_refused_with_its_reason_and_the_rest_is_planned
         ({"harnesses": [harness(), harness()]}, "twice"),
         ({"models": [model(api_key_env="NO_SUCH_KEY_HERE")]}, "export NO_SUCH_KEY_HERE"),
         ({"exclude": [{"suite": "*"}]}, "no cell left"),
+        ({"exclude": [{"harness": "refrence"}]}, "matches nothing in the sweep"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_spent(
