@@ -91,7 +91,8 @@ async def converse(
             raise ValueError("a reply without choices")
         message = completion.choices[0].message
         if not message.tool_calls:
-            print(message.content or "")
+            # a model may answer with half a surrogate pair, which no stream takes
+            print((message.content or "").encode("utf-8", "replace").decode())
             return DONE
         messages.append(message.to_dict(exclude_none=True))
         for call in message.tool_calls:
@@ -160,8 +161,6 @@ def main() -> None:
     parser.add_argument("--model-url", required=True, help="base URL, …/v1")
     parser.add_argument("--model", required=True)
     parser.add_argument("--steps", type=int, default=40, help="model calls at most")
-    for stream in (sys.stdout, sys.stderr):  # a model may answer with half a surrogate pair
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     code = asyncio.run(run(parser.parse_args()))
     sys.stdout.flush()
     sys.stderr.flush()
