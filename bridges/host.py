@@ -44,7 +44,7 @@ from bridges.functions import FunctionTools
 from bridges.journal import CONTRACT, Journal
 from bridges.server import Endpoint, Tally, refuse
 from bridges.workers import Worker, Zygote
-from suites.schema import DEFAULT_LIMITS, Environment, Functions
+from suites.schema import DEFAULT_LIMITS, Environment, Functions, Tau2World
 
 if TYPE_CHECKING:
     from bridges.gateway import Gateway
@@ -57,7 +57,7 @@ IDLE_CONNECTION_SECONDS = 3600
 """How long a client's connection may rest between two calls; a model may think for long."""
 _PR_SET_DUMPABLE = 4
 
-_environment: TypeAdapter[Functions] = TypeAdapter(Environment)
+_environment: TypeAdapter[Functions | Tau2World] = TypeAdapter(Environment)
 
 NO_MODEL: dict[str, Any] = {
     "model_calls": 0,
@@ -143,6 +143,10 @@ class Host:
         opened = self._open[key] = Attempt(token, Journal(Path(folder), number))
         try:
             for spec in specs:
+                if not isinstance(spec, Functions):
+                    raise ValueError(  # noqa: TRY004
+                        f"environments of the kind {spec.kind} are not served yet"
+                    )
                 await self._add_endpoint(opened, spec, limits)
             if model is not None:
                 await self._add_model(opened, key, model, limits, budget_error or {})

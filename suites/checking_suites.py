@@ -17,7 +17,7 @@ from jsonschema.exceptions import SchemaError
 
 from suites.canonical import canonical_json
 from suites.errors import InputError
-from suites.schema import Functions, Suite, Task, Tool
+from suites.schema import Environment, Functions, Suite, Task, Tool
 from suites.wording import closest
 
 RUN = re.compile(r"^(?P<file>[\w./-]+\.py):(?P<function>[A-Za-z_]\w*)$")
@@ -69,7 +69,7 @@ def check_runs(tasks: Sequence[Task], where: Where) -> None:
     """Code that a tool runs must lie beside the suite and hold that function (it is not run here)."""
     defined: dict[Path, set[str]] = {}
     for number, key, environment, tool in _each_tool(tasks):
-        if tool.run is None:
+        if tool.run is None or not isinstance(environment, Functions):
             continue
         match = RUN.match(tool.run)
         if match is None or ".." in match["file"].split("/") or match["file"].startswith("/"):
@@ -106,13 +106,19 @@ def check_tools(tasks: Sequence[Task], where: Where) -> None:
     sound: set[bytes] = set()
     for number, key, environment, tool in _each_tool(tasks):
         answers = [tool.result, tool.run]
-        if all(answer is None for answer in (*answers, environment.result)):
+        if not isinstance(environment, Functions):
+            if answers != [None, None]:
+                raise InputError(
+                    f"the world answers a call of {tool.name!r}; `result` and `run` have no place here",
+                    where=where(number, key),
+                )
+        elif all(answer is None for answer in (*answers, environment.result)):
             raise InputError(
                 f"nothing answers a call of {tool.name!r}",
                 where=where(number, key),
                 mend="give the tool a `result` or `run`, or its environment a `result`",
             )
-        if None not in answers:
+        elif None not in answers:
             raise InputError("has both `result` and `run`", where=where(number, key))
         if tool.input_schema.get("type") != "object":
             raise InputError(
@@ -140,6 +146,8 @@ def _check_oracle(number: int, task: Task, where: Where) -> None:
     if task.oracle is None or task.oracle.unsolvable:
         return
     tools = {tool.name: tool for environment in task.environments for tool in environment.tools}
+    worlds = [e for e in task.environments if not isinstance(e, Functions)]
+    tools |= {tool.name: tool for world in worlds for tool in world.user_tools}
     calls = [(f"oracle.calls[{n}]", call) for n, call in enumerate(task.oracle.calls)]
     if task.oracle.vandal is not None:
         calls.append(("oracle.vandal", task.oracle.vandal))
@@ -150,6 +158,8 @@ def _check_oracle(number: int, task: Task, where: Where) -> None:
                 where=where(number, f"{key}.tool"),
                 mend=closest(call.tool, tools),
             )
+        if worlds:
+            continue  # a benchmark's gold is judged by its own world, which is laxer than its schemas
         validator = Draft202012Validator(tools[call.tool].input_schema)
         error = next(iter(validator.iter_errors(call.arguments)), None)
         if error is not None:
@@ -170,9 +180,16 @@ def check_grades(tasks: Sequence[Task], where: Where, validate: ValidateGrade | 
             raise InputError(error.what, where=at, mend=error.mend) from error
 
 
-def _each_tool(tasks: Sequence[Task]) -> Iterator[tuple[int, str, Functions, Tool]]:
-    """(number of the task, key of the tool in it, its environment, the tool)."""
+def _each_tool(tasks: Sequence[Task]) -> Iterator[tuple[int, str, Environment, Tool]]:
+    """(number of the task, key of the tool in it, its environment, the tool); shared worlds once."""
+    seen: set[int] = set()
     for number, task in enumerate(tasks):
         for e, environment in enumerate(task.environments):
+            if id(environment) in seen:
+                continue
+            if not isinstance(environment, Functions):
+                seen.add(id(environment))
+                for t, tool in enumerate(environment.user_tools):
+                    yield number, f"environments[{e}].user_tools[{t}]", environment, tool
             for t, tool in enumerate(environment.tools):
                 yield number, f"environments[{e}].tools[{t}]", environment, tool

@@ -32,7 +32,7 @@ from suites.checking_suites import ValidateGrade, check_grades, check_runs, chec
 from suites.drafts import draft_of
 from suites.errors import InputError
 from suites.home import PROJECT, dyno_home
-from suites.schema import Functions, LoadedSuite, Suite, Task
+from suites.schema import Environment, Functions, LoadedSuite, Shared, Suite, Task
 from suites.wording import closest, explain, place, read_yaml, refuse
 
 SHIPPED = PROJECT / "suites" / "benchmarks"
@@ -132,7 +132,7 @@ def save_suite(
     lines: list[bytes] = []
 
     def kept() -> Iterator[dict[str, Any]]:
-        for value in map(_plain, tasks):
+        for value in _plain_tasks(suite, tasks):
             lines.append(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
             yield value
 
@@ -158,7 +158,7 @@ def suite_digest(suite: Suite, tasks: Sequence[Task]) -> str:
     Fields at their default are left out, so that a new optional field does not change old digests.
     """
     header = suite.model_dump(mode="json", exclude_defaults=True)
-    return _digest(header, map(_plain, tasks), run_files(tasks))
+    return _digest(header, _plain_tasks(suite, tasks), run_files(tasks))
 
 
 def _digest(
@@ -179,7 +179,7 @@ def run_files(tasks: Sequence[Task]) -> dict[str, Path]:
         relative: Path(environment.root) / relative
         for task in tasks
         for environment in task.environments
-        if environment.root is not None
+        if isinstance(environment, Functions) and environment.root is not None
         for tool in environment.tools
         if tool.run is not None
         for relative in (tool.run.partition(":")[0],)
@@ -227,7 +227,7 @@ def _read_folder(folder: Path) -> tuple[Suite, list[Task], list[int]]:
         if not line.strip():
             continue
         try:
-            tasks.append(Task.model_validate_json(line))
+            tasks.append(_filled_in(Task.model_validate_json(line), suite.shared))
         except ValidationError as error:
             keys, what, mend = explain(error, Task)
             at = place(path, "", keys) if keys else str(path)
@@ -255,7 +255,7 @@ def _load_file(path: Path, validate_grade: ValidateGrade | None) -> LoadedSuite:
     tasks = []
     for number, entry in enumerate(listed):
         try:
-            tasks.append(Task.model_validate(entry))
+            tasks.append(_filled_in(Task.model_validate(entry), suite.shared))
         except ValidationError as error:
             raise refuse(error, Task, path, text, ["tasks", number]) from error
     tasks = _rooted(tasks, path.parent)
@@ -276,8 +276,8 @@ def _load_file(path: Path, validate_grade: ValidateGrade | None) -> LoadedSuite:
 def _rooted(tasks: list[Task], folder: Path) -> list[Task]:
     """The tasks, with the folder set where their tools run code."""
 
-    def rooted(environment: Functions) -> Functions:
-        if not any(tool.run for tool in environment.tools):
+    def rooted(environment: Environment) -> Environment:
+        if not isinstance(environment, Functions) or not any(t.run for t in environment.tools):
             return environment
         return environment.model_copy(update={"root": str(folder.absolute())})
 
@@ -292,9 +292,34 @@ def _rooted(tasks: list[Task], folder: Path) -> list[Task]:
 # ---------------------------------------------------------------- forms and names
 
 
-def _plain(task: Task) -> dict[str, Any]:
-    """A task as JSON values: no field at its default, no path of this machine, kinds always named."""
-    value = task.model_dump(mode="json", exclude_defaults=True)
+def _filled_in(task: Task, shared: Shared | None) -> Task:
+    """The task with the suite's shared fields, where it states none of its own."""
+    if shared is None:
+        return task
+    missing = {
+        name: getattr(shared, name)
+        for name in Shared.model_fields.keys() & shared.model_fields_set
+        if name not in task.model_fields_set
+    }
+    return task.model_copy(update=missing)
+
+
+def _plain_tasks(suite: Suite, tasks: Iterable[Task]) -> Iterator[dict[str, Any]]:
+    return (_plain(task, suite.shared) for task in tasks)
+
+
+def _plain(task: Task, shared: Shared | None = None) -> dict[str, Any]:
+    """A task as JSON values: no field at its default, no path of this machine, kinds always named.
+
+    What the suite states for all tasks is left out; what differs from it is written, default or not.
+    """
+    alike: set[str] = set()
+    differ: set[str] = set()
+    for name in (Shared.model_fields.keys() & shared.model_fields_set) if shared else ():
+        same = getattr(task, name) == getattr(shared, name)
+        (alike if same else differ).add(name)
+    value = task.model_dump(mode="json", exclude_defaults=True, exclude=alike)
+    value |= task.model_dump(mode="json", include=differ)
     for environment in value.get("environments", ()):
         environment.pop("root", None)
         environment["kind"] = environment.get("kind", "functions")

@@ -10,9 +10,17 @@ or `oracle`.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 TOOL_NAME = r"^[A-Za-z0-9_]{1,64}$"
@@ -81,8 +89,37 @@ class Functions(Frozen):
         return self
 
 
-Environment = Functions
-"""One of the environment kinds; a later kind joins here as a union on `kind`."""
+class Tau2World(Frozen):
+    """The environment kind `tau2`: the stateful world of one τ²-bench domain, upstream's own code.
+
+    One world with two doors: `tools` are listed on the agent's bridge, `user_tools` on the simulated
+    user's. The state it begins with is the task's `setup`. Arguments are judged by upstream, not by the
+    schemas, which are only listed.
+    """
+
+    name: str = Field(default="tau2", pattern=TOOL_NAME)
+    kind: Literal["tau2"]
+    audience: Literal["agent"] = "agent"
+    domain: str
+    """`airline`, `retail`, … as upstream's registry names it."""
+    package: str
+    """Version of the code in the cache (`26.3`), as `dataset.version` of the suite."""
+    tools: tuple[Tool, ...] = ()
+    user_tools: tuple[Tool, ...] = ()
+
+
+def _kind(value: Any) -> str:
+    """The kind of an environment; a suite file may leave `kind` out where it means `functions`."""
+    if isinstance(value, dict):
+        return str(value.get("kind", "functions"))
+    return str(getattr(value, "kind", "functions"))
+
+
+Environment = Annotated[
+    Annotated[Functions, Tag("functions")] | Annotated[Tau2World, Tag("tau2")],
+    Discriminator(_kind),
+]
+"""One of the environment kinds."""
 
 
 class Limits(Frozen):
@@ -128,12 +165,15 @@ class OracleCall(Frozen):
     tool: str
     """The tool's wire name."""
     arguments: dict[str, Any] = Field(default_factory=dict)
+    requestor: Literal["agent", "user"] = "agent"
+    """Whose call it is; the oracle asks the user for the user's."""
 
 
 class Oracle(Frozen):
     """Gold steps, for control models only."""
 
     calls: tuple[OracleCall, ...] = ()
+    """In gold order; in a conversation the user's are among them."""
     vandal: OracleCall | None = None
     """One legal call beside the gold that must cost the task; None lets the vandal repeat or invent one."""
     answer: str = "Done."
@@ -149,13 +189,30 @@ class Turn(Frozen):
     tools_removed: tuple[str, ...] = ()
 
 
-class SimulatedUser(Frozen):
-    """Who the agent talks to, where a task is a conversation."""
+class UserScript(Frozen):
+    """What a scripted user says and does: for controls and tests, never for a score of a model.
 
-    kind: Literal["model", "scripted", "replay"]
+    It opens with `opening`. Whenever the agent speaks it makes those of `calls` that come next and whose
+    tool the agent's message names, and says so; when the agent's message names none, it ends the
+    conversation with the first stop token.
+    """
+
+    opening: str
+    calls: tuple[OracleCall, ...] = ()
+
+
+class SimulatedUser(Frozen):
+    """Who the agent talks to, where a task is a conversation. Who plays it, the sweep says (`user`)."""
+
     scenario: str
-    model: str | None = None
-    first_message: str | None = None
+    """The system prompt of a model that plays the user, whole: guidelines and scenario."""
+    script: UserScript | None = None
+    stops: tuple[str, ...] = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
+    """A user's message that holds one of these ends the conversation."""
+    max_steps: int = Field(default=200, gt=0)
+    """Messages, tool calls and their results, by agent and user together, before it is cut off."""
+    max_errors: int = Field(default=10, gt=0)
+    """Failed tool calls, of both together, before it is cut off."""
 
 
 class Verify(Frozen):
@@ -172,11 +229,13 @@ class Task(Frozen):
     category: str = "all"
     difficulty: str | None = None
     messages: tuple[Message, ...] = ()
+    """What is asked; of a conversation (`user`), what both have said before it begins."""
     turns: tuple[Turn, ...] = ()
     policy: str | None = None
     environments: tuple[Environment, ...] = ()
     user: SimulatedUser | None = None
     setup: dict[str, Any] | None = None
+    """The state that stateful environments begin with, in the benchmark's own form."""
     verify: Verify | None = None
     grade: Grade
     on_error: Literal["grade_work", "not_passed", "zero"] = "grade_work"
@@ -192,7 +251,9 @@ class Task(Frozen):
 
     @field_validator("environments")
     @classmethod
-    def _environment_names_are_unique(cls, value: tuple[Functions, ...]) -> tuple[Functions, ...]:
+    def _environment_names_are_unique(
+        cls, value: tuple[Environment, ...]
+    ) -> tuple[Environment, ...]:
         names = [environment.name for environment in value]
         if len(set(names)) != len(names):
             raise ValueError(f"two environments share a name: {sorted(names)}")
@@ -218,6 +279,13 @@ class Dataset(Frozen):
     licence: str | None = None
 
 
+class Shared(Frozen):
+    """What all tasks of a suite have alike, stated once; a task that states a field itself keeps its own."""
+
+    policy: str | None = None
+    environments: tuple[Environment, ...] = ()
+
+
 class Suite(Frozen):
     """A pinned, versioned list of tasks (`suite.yaml`; the tasks lie beside it)."""
 
@@ -229,6 +297,8 @@ class Suite(Frozen):
     weights: dict[str, float] = Field(default_factory=dict)
     """Weight of each category in the suite's index; empty weighs them alike."""
     limits: Limits = Limits()
+    shared: Shared | None = None
+    """Fields of the tasks that are left out of `tasks.jsonl`; tasks are loaded with them filled in."""
     grader: str | None = None
     """grader@version the suite was made for; shown, not enforced."""
 
@@ -312,6 +382,12 @@ class Harness(Frozen):
     wire: Wire = "chat"
     speaks: tuple[Speaks, ...] = ("mcp",)
     conversation: Literal["turns", "resume", "tool"] | None = None
+    """How it holds a conversation, where a task is one. `tool` (also where nothing is said): it runs once,
+    and the user is the tool `respond_to_user`. `turns`: it runs once for each turn of the agent, is given
+    policy and transcript, and what it prints to stdout is said to the user. `resume`: the same, but
+    later turns run `resume` over the same HOME and working directory and are given the user's message."""
+    resume: tuple[str, ...] = ()
+    """argv of every turn after the first, for `conversation: resume`."""
     phases: tuple[Phase, ...] = ()
     telemetry: dict[str, Any] = Field(default_factory=dict)
     version_command: tuple[str, ...] | None = None
@@ -344,6 +420,8 @@ class Harness(Frozen):
     def _has_something_to_run(self) -> Harness:
         if not self.command and not self.phases and self.warm is None:
             raise ValueError("needs `command`, `phases` or `warm`")
+        if bool(self.resume) != (self.conversation == "resume"):
+            raise ValueError("`conversation: resume` and the command `resume` go together")
         return self
 
 
@@ -428,6 +506,11 @@ class Sweep(Frozen):
     harnesses: tuple[str | Harness, ...] = Field(min_length=1)
     models: tuple[str | Model, ...] = Field(min_length=1)
     exclude: tuple[Exclude, ...] = ()
+    user: str | Model | None = None
+    """Who plays the simulated user, where tasks are conversations: a model by name or path, `scripted`, or
+    `replay:FILE`. Nobody plays it unless this says so: a score depends on it."""
+    judge: str | Model | None = None
+    """The model that judges, where a grader needs one; by name or path."""
     repeats: int = Field(default=1, ge=1, le=1000)
     only: str | None = None
     """Glob over task ids; results are per task then, and no index is given."""

@@ -26,7 +26,17 @@ from suites.errors import InputError
 from suites.home import PROJECT
 from suites.loading import Located, load_harness, load_model
 from suites.loading_suites import load_suite
-from suites.schema import DEFAULT_LIMITS, Harness, Limits, LoadedSuite, Model, Suite, Sweep, Task
+from suites.schema import (
+    DEFAULT_LIMITS,
+    Functions,
+    Harness,
+    Limits,
+    LoadedSuite,
+    Model,
+    Suite,
+    Sweep,
+    Task,
+)
 from tasks.attempt.environment import check_templates, source_files
 from tasks.grade.jobs import job_for
 from tasks.plans import Cell, Plan
@@ -250,6 +260,8 @@ class Configured:
             mode="json",
             exclude={"name", "description", "telemetry", "version_command", "requires", "folder"},
         )
+        if not told["resume"]:  # younger than the keys of older attempts
+            del told["resume"]
         return {**told, "version": self.version, "sources": self.sources}
 
     @property
@@ -289,13 +301,16 @@ def _task_part(suite: Suite, task: Task) -> dict[str, str]:
     for environment in task.environments:
         shown = environment.model_dump(mode="json", exclude={"root"})
         for tool in environment.tools:
-            if tool.run and environment.root:
+            if isinstance(environment, Functions) and tool.run and environment.root:
                 code = Path(environment.root) / tool.run.partition(":")[0]
                 shown.setdefault("code", {})[tool.run] = hashlib.sha256(
                     code.read_bytes()
                 ).hexdigest()
         seen["environments"].append(shown)
     gold = task.oracle.model_dump(mode="json") if task.oracle else None
+    for call in gold["calls"] + [gold["vandal"] or {}] if gold else ():
+        if call.get("requestor") == "agent":  # younger than the keys of older attempts
+            del call["requestor"]
     asked = job_for(suite, task, Path(), "").spec_hash
     return {"seen": digest(seen), "gold": digest(gold), "spec_hash": asked}
 

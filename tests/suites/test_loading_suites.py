@@ -10,7 +10,17 @@ import yaml
 from suites.errors import InputError
 from suites.home import PROJECT
 from suites.loading_suites import list_suites, load_suite, run_files, save_suite, suite_digest
-from suites.schema import Task
+from suites.schema import (
+    Dataset,
+    Grade,
+    Message,
+    Shared,
+    SimulatedUser,
+    Suite,
+    Task,
+    Tau2World,
+    Tool,
+)
 
 TOOL = {"name": "f", "input_schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 
@@ -291,3 +301,60 @@ def test_a_folder_that_cannot_be_written_is_one_error(folder: Path) -> None:
     (folder / "file").touch()
     with pytest.raises(InputError, match="cannot be written"):
         save_suite(folder / "file" / "mine", loaded.suite, loaded.tasks)
+
+
+# ---------------------------------------------------------------- shared fields, and old digests
+
+DIGESTS = {"hello-tools": "f3b590cd7c2bbe7a07bd385badd1367ad0643e49e236171442c86626a1488e7e"}
+"""As evidence of the first release knows them: a later field must not orphan it."""
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_a_suite_keeps_the_digest_that_old_evidence_knows_it_by(name: str) -> None:
+    assert load_suite(name).digest == DIGESTS[name]
+
+
+def _world(policy: str | None = "Be kind.") -> tuple[Suite, list[Task]]:
+    tool = Tool(name="look", input_schema={"type": "object"})
+    world = Tau2World(kind="tau2", domain="mock", package="26.3", tools=(tool,), user_tools=(tool,))
+    suite = Suite(
+        name="worlds",
+        version="1",
+        benchmark="tau2",
+        dataset=Dataset(source="made", version="1"),
+        shared=Shared(policy=policy, environments=(world,)),
+    )
+    alike = Task(
+        id="a",
+        messages=(Message(role="assistant", content="Hi!"),),
+        policy=policy,
+        environments=(world,),
+        user=SimulatedUser(scenario="You are Emma."),
+        grade=Grade(grader="checks"),
+    )
+    other = alike.model_copy(update={"id": "b", "policy": None, "environments": ()})
+    return suite, [alike, other]
+
+
+def test_what_a_suite_shares_is_written_once_and_read_back_whole(tmp_path: Path) -> None:
+    suite, tasks = _world()
+    saved = save_suite(tmp_path / "worlds", suite, tasks)
+    lines = [json.loads(line) for line in (tmp_path / "worlds/tasks.jsonl").open()]
+    assert "policy" not in lines[0]
+    assert "environments" not in lines[0]
+    loaded = load_suite(tmp_path / "worlds")
+    assert list(loaded.tasks) == tasks
+    assert loaded.digest == saved == suite_digest(suite, tasks)
+    first = loaded.tasks[0]
+    assert first.environments is loaded.suite.shared.environments  # type: ignore[union-attr]
+
+
+def test_a_world_takes_no_fixed_results(tmp_path: Path) -> None:
+    suite, tasks = _world()
+    tool = Tool(name="look", input_schema={"type": "object"}, result="fixed")
+    world = Tau2World(kind="tau2", domain="mock", package="26.3", tools=(tool,))
+    wrong = tasks[0].model_copy(update={"environments": (world,)})
+    save_suite(tmp_path / "worlds", suite, [wrong])
+    (tmp_path / "worlds/digest").unlink()
+    with pytest.raises(InputError, match="the world answers a call of 'look'"):
+        load_suite(tmp_path / "worlds")
