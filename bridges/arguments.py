@@ -93,6 +93,17 @@ def read(body: bytes) -> Sent:
     return Sent(method, text[span.start : span.end], span.value, cleared)
 
 
+def sent_by_hand(arguments: str) -> Sent:
+    """A `tools/call` with these arguments (JSON text) that no request brought."""
+    try:
+        value, end = _value(arguments, _blank(arguments, 0))
+        if _blank(arguments, end) != len(arguments):
+            raise NotJSON(f"they go on after their JSON value (character {end})")
+    except NotJSON as error:
+        value = Unreadable(f"they are not JSON: {error}")
+    return Sent("tools/call", arguments, value, b"")
+
+
 class _Span(NamedTuple):
     start: int
     end: int

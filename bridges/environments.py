@@ -1,8 +1,9 @@
 """What answers behind an endpoint: the kinds of environment, and what a call to one comes to.
 
 An endpoint (`server.py`) lists, judges and journals; an environment only answers calls that are
-accepted. A new kind is a module beside `functions.py` with a class of this shape, and a line in
-`host.py`.
+accepted. Where upstream has its own word on unknown names and wrong arguments, the environment
+judges them itself (`judges_calls`). A new kind is a module beside `functions.py` and `tau2.py` with
+a class of this shape, and a line in `host.py`.
 """
 
 from __future__ import annotations
@@ -39,5 +40,13 @@ class Environment(Protocol):
     def tools(self) -> Sequence[Tool]:
         """The tools it offers, as they are listed."""
 
+    @property
+    def judges_calls(self) -> bool:
+        """True where it answers calls of any name with any object as arguments; schemas are only
+        listed."""
+
     async def call(self, tool: Tool, arguments: str | None) -> Answer:
-        """Answer a call whose arguments (raw JSON text) fit the tool's schema."""
+        """Answer a call whose arguments (raw JSON text) fit the tool's schema.
+
+        One that judges calls gets every object, and for a name it never listed a tool of that name.
+        """

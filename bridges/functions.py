@@ -24,6 +24,8 @@ class FunctionTools:
         seconds: longest single call.
     """
 
+    judges_calls = False
+
     def __init__(self, spec: Functions, worker: Worker, seconds: float) -> None:
         self.tools = spec.tools
         self._spec = spec

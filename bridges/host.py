@@ -10,7 +10,8 @@ models'. When its flow is gone, whatever ended it, the host ends at once, and wi
 it started.
 
 Started as `python -m bridges.host --control-fd N`. On the control line (bridges/channel.py): event
-`ready` {port, contract}; verbs `open`, `close`, `stats` (`Host` says what each takes and gives);
+`ready` {port, contract}; verbs `prepare`, `open`, `state`, `close`, `stats` (`Host` says what each
+takes and gives);
 events of the gateway (`budget`, `waiting`).
 """
 
@@ -43,6 +44,7 @@ from bridges.answering import Answering, Verb
 from bridges.functions import FunctionTools
 from bridges.journal import CONTRACT, Journal
 from bridges.server import Endpoint, Tally, refuse
+from bridges.tau2 import Door, World, Worlds
 from bridges.workers import Worker, Zygote
 from suites.schema import DEFAULT_LIMITS, Environment, Functions, Tau2World
 
@@ -72,12 +74,20 @@ NO_MODEL: dict[str, Any] = {
 
 @dataclass
 class Attempt:
-    """One open try: its token, its record, and the endpoints that serve it."""
+    """One open try: its token, its record, and the endpoints that serve it.
+
+    The user's endpoints are reached by a token of their own, which no agent is told, and counted
+    apart: whether the agent listed its tools, and how often it erred, is about the agent's alone.
+    """
 
     token: str
     journal: Journal
     tally: Tally = field(default_factory=Tally)
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    user_token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    user_tally: Tally = field(default_factory=Tally)
+    user_endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    world: World | None = None
     has_model: bool = False
 
     @property
@@ -100,13 +110,22 @@ class Host:
         self._base = f"http://127.0.0.1:{port}"
         self._notify = notify
         self._zygote = Zygote()
+        self._worlds = Worlds()
         self._gateway: Gateway | None = None
         self._gateway_start = asyncio.Lock()
         self._open: dict[tuple[str, int], Attempt] = {}
-        self._by_token: dict[str, Attempt] = {}
+        self._by_token: dict[str, tuple[Attempt, dict[str, Endpoint]]] = {}
         self._requests = 0
 
     # ------------------------------------------------------------ verbs
+
+    async def prepare(self, environments: list[dict[str, Any]]) -> None:
+        """Begin to load what attempts with these environments need before their first call.
+
+        Waits for nothing; what cannot be loaded is told by the `open` that needs it.
+        """
+        specs = [_environment.validate_python(environment) for environment in environments]
+        self._worlds.prepare(spec for spec in specs if isinstance(spec, Tau2World))
 
     async def open(
         self,
@@ -116,6 +135,7 @@ class Host:
         limits: dict[str, Any],
         budget_error: dict[str, Any] | None = None,
         model: dict[str, Any] | None = None,
+        setup: dict[str, Any] | None = None,
         **other: Any,
     ) -> dict[str, Any]:
         """Serve an attempt's tools and model.
@@ -127,10 +147,15 @@ class Host:
             limits: resolved; `tool_seconds` is used here, the rest by the gateway.
             budget_error: `{status, body}` that the gateway answers with once a budget is spent.
             model: see the gateway; None where the harness brings its own.
+            setup: the state that a world begins in, as its kind reads it.
             other: `try`, the try's number from 1.
 
         Returns:
-            `{servers: [{name, url}], model_url: url | None, model_token: token}`.
+            `{servers: [{name, url}], user_servers: [{name, url}], model_url: url | None,
+            model_token: token}`; `user_servers` is for whoever plays the user from outside.
+
+        Raises:
+            WorldFailed: the world cannot be made, and why.
         """
         number = int(other.pop("try"))
         if other:
@@ -143,11 +168,10 @@ class Host:
         opened = self._open[key] = Attempt(token, Journal(Path(folder), number))
         try:
             for spec in specs:
-                if not isinstance(spec, Functions):
-                    raise ValueError(  # noqa: TRY004
-                        f"environments of the kind {spec.kind} are not served yet"
-                    )
-                await self._add_endpoint(opened, spec, limits)
+                if isinstance(spec, Tau2World):
+                    await self._add_world(opened, spec, setup, limits)
+                else:
+                    await self._add_endpoint(opened, spec, limits)
             if model is not None:
                 await self._add_model(opened, key, model, limits, budget_error or {})
             if self._open.get(key) is not opened:
@@ -157,12 +181,11 @@ class Host:
                 del self._open[key]
             await self._end(opened)
             raise
-        self._by_token[token] = opened
+        self._by_token[token] = opened, opened.endpoints
+        self._by_token[opened.user_token] = opened, opened.user_endpoints
         return {
-            "servers": [
-                {"name": name, "url": f"{self._base}/t/{token}/{name}/mcp"}
-                for name in opened.endpoints
-            ],
+            "servers": self._urls(token, opened.endpoints),
+            "user_servers": self._urls(opened.user_token, opened.user_endpoints),
             "model_url": f"{self._base}/m/{token}/v1" if model is not None else None,
             "model_token": token,
         }
@@ -172,7 +195,8 @@ class Host:
 
         Returns:
             `first_contact_at`, `last_activity_at`, `listed`, `tool_calls`, `tool_errors`, the
-            gateway's part (`NO_MODEL` names it), and `dropped`: True where the record has holes.
+            gateway's part (`NO_MODEL` names it), `dropped`: True where the record has holes, and
+            `environment_lost`: why a world ceased to be the attempt's, or None.
         """
         number = int(other["try"])
         closed = self._open.pop((attempt, number), None)
@@ -180,11 +204,22 @@ class Host:
             raise LookupError(f"try {number} of {attempt} is not open")
         return await self._end(closed)
 
+    async def state(self, attempt: str, **other: Any) -> dict[str, Any]:
+        """The hashes of an open attempt's world (`World.state`), for tests and drivers from outside.
+
+        Not kept at each close: the grader comes to them from the record anyway, and for airline they
+        take as long as a scripted attempt's whole conversation.
+        """
+        opened = self._open[attempt, int(other["try"])]
+        if opened.world is None:
+            raise LookupError(f"{attempt} has no world")
+        return dict(await opened.world.state())
+
     async def stats(self) -> dict[str, Any]:
         """What the host carries: open attempts, workers, requests so far, resident memory."""
         return {
             "open": len(self._open),
-            "workers": self._zygote.living,
+            "workers": self._zygote.living + self._worlds.living,
             "requests": self._requests,
             "rss_bytes": _resident_bytes(),
             "cpu_seconds": round(time.process_time(), 3),
@@ -195,7 +230,7 @@ class Host:
     async def _add_endpoint(
         self, attempt: Attempt, spec: Functions, limits: dict[str, Any]
     ) -> None:
-        seconds = limits.get("tool_seconds") or DEFAULT_LIMITS.tool_seconds or 60.0
+        seconds = _tool_seconds(limits)
         worker = Worker(self._zygote)
         environment = FunctionTools(spec, worker, seconds)
         endpoint = Endpoint(
@@ -204,6 +239,39 @@ class Host:
         attempt.endpoints[spec.name] = endpoint
         await endpoint.start()
         environment.warm()
+
+    async def _add_world(
+        self,
+        attempt: Attempt,
+        spec: Tau2World,
+        setup: dict[str, Any] | None,
+        limits: dict[str, Any],
+    ) -> None:
+        if attempt.world is not None:
+            raise ValueError("an attempt has one world")
+        seconds = _tool_seconds(limits)
+        world = attempt.world = await self._worlds.world(spec, setup, seconds)
+        attempt.endpoints[spec.name] = agents = Endpoint(
+            spec.name,
+            Door(world, "assistant", spec.tools),
+            None,
+            attempt.journal,
+            attempt.tally,
+            "agent",
+            seconds,
+        )
+        await agents.start()
+        if spec.user_tools:
+            attempt.user_endpoints[spec.name] = users = Endpoint(
+                spec.name,
+                Door(world, "user", spec.user_tools),
+                None,
+                attempt.journal,
+                attempt.user_tally,
+                "user",
+                seconds,
+            )
+            await users.start()
 
     async def _add_model(
         self,
@@ -227,9 +295,11 @@ class Host:
 
     async def _end(self, attempt: Attempt) -> dict[str, Any]:
         self._by_token.pop(attempt.token, None)
-        await asyncio.gather(
-            *(endpoint.close() for endpoint in attempt.endpoints.values()), return_exceptions=True
-        )
+        self._by_token.pop(attempt.user_token, None)
+        endpoints = [*attempt.endpoints.values(), *attempt.user_endpoints.values()]
+        await asyncio.gather(*(endpoint.close() for endpoint in endpoints), return_exceptions=True)
+        if attempt.world is not None:
+            await attempt.world.close()
         model = dict(NO_MODEL)
         if attempt.has_model and self._gateway is not None:
             try:
@@ -250,6 +320,7 @@ class Host:
             "tool_errors": tally.tool_errors,
             **model,
             "dropped": attempt.journal.dropped,
+            "environment_lost": attempt.world.lost if attempt.world is not None else None,
         }
 
     # ------------------------------------------------------------ HTTP
@@ -260,17 +331,22 @@ class Host:
             return
         self._requests += 1
         parts = scope["path"].rstrip("/").split("/")
-        attempt = self._by_token.get(parts[2]) if len(parts) > 3 else None
-        if attempt is not None:
-            if parts[1] == "m" and attempt.has_model and self._gateway is not None:
+        known = self._by_token.get(parts[2]) if len(parts) > 3 else None
+        if known is not None:
+            attempt, endpoints = known
+            by_agent = endpoints is attempt.endpoints
+            if parts[1] == "m" and by_agent and attempt.has_model and self._gateway is not None:
                 await cast(ASGIApp, self._gateway)(scope, receive, send)
                 return
             if parts[1] == "t" and len(parts) == 5 and parts[4] == "mcp":
-                endpoint = attempt.endpoints.get(parts[3])
+                endpoint = endpoints.get(parts[3])
                 if endpoint is not None:
                     await endpoint(scope, receive, send)
                     return
         await refuse(send, 404, "There is nothing here.")
+
+    def _urls(self, token: str, endpoints: dict[str, Endpoint]) -> list[dict[str, str]]:
+        return [{"name": name, "url": f"{self._base}/t/{token}/{name}/mcp"} for name in endpoints]
 
 
 # ---------------------------------------------------------------- the process
@@ -291,7 +367,13 @@ async def serve(control: socket.socket) -> None:
     listening.listen(2048)
     port: int = listening.getsockname()[1]
     host = Host(port, lambda event: line.notify(event))
-    verbs: dict[str, Verb] = {"open": host.open, "close": host.close, "stats": host.stats}
+    verbs: dict[str, Verb] = {
+        "prepare": host.prepare,
+        "open": host.open,
+        "state": host.state,
+        "close": host.close,
+        "stats": host.stats,
+    }
     # Not a tidy shutdown: rows are in the kernel's hands as they are written, and each child
     # process ends by the end of its own line.
     line = Answering(verbs, on_end=lambda: os._exit(0))
@@ -321,6 +403,10 @@ def _keep_to_itself() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _tool_seconds(limits: dict[str, Any]) -> float:
+    return limits.get("tool_seconds") or DEFAULT_LIMITS.tool_seconds or 60.0
 
 
 def _allow_many_files() -> None:

@@ -39,7 +39,7 @@ from mcp_types import (
 from mcp_types import Tool as ListedTool
 from starlette.types import Message, Receive, Scope, Send
 
-from bridges.arguments import NotJSON, Sent, checker, read, shape_problem
+from bridges.arguments import NotJSON, Sent, checker, read, sent_by_hand, shape_problem
 from bridges.environments import Answer, Environment
 from bridges.journal import CONTRACT, Journal
 from bridges.texts import fit
@@ -82,7 +82,8 @@ class Endpoint:
     Args:
         name: the server's name, as in its URL.
         environment: what answers.
-        worker: where arguments are checked that take long to check.
+        worker: where arguments are checked that take long to check, closed with the endpoint; None
+            where the environment judges calls.
         journal: the try's record.
         tally: the attempt's counts.
         requestor: whose calls these are (`agent`, `user`).
@@ -90,13 +91,14 @@ class Endpoint:
 
     Attributes:
         listed: True once its tools were listed.
+        refusal: set where the doors are closed: what every further call is told instead of an answer.
     """
 
     def __init__(
         self,
         name: str,
         environment: Environment,
-        worker: Worker,
+        worker: Worker | None,
         journal: Journal,
         tally: Tally,
         requestor: str = "agent",
@@ -104,6 +106,7 @@ class Endpoint:
     ) -> None:
         self.name = name
         self.listed = False
+        self.refusal: str | None = None
         self._environment = environment
         self._worker = worker
         self._journal = journal
@@ -158,7 +161,8 @@ class Endpoint:
                 pass
         for call in list(self._open):
             self._finish(call, Answer("cancelled", ""))
-        await self._worker.close()
+        if self._worker is not None:
+            await self._worker.close()
 
     async def _manage(self, ready: asyncio.Future[None]) -> None:
         """Keep a manager running; the library ends one for good when a request breaks it."""
@@ -303,12 +307,29 @@ class Endpoint:
         self._finish(call, answer)
         return answer
 
+    async def perform(self, name: str, arguments: str) -> Answer:
+        """The same for a call that comes from within the host (a simulated user's).
+
+        Args:
+            name: the tool's name, known or not.
+            arguments: the JSON text of its arguments; text that is no JSON is journaled, and refused.
+        """
+        return await self.call(name, sent_by_hand(arguments))
+
     async def _answer(self, tool: Tool | None, name: str, sent: Sent) -> Answer:
+        # Nothing is awaited before an environment that judges calls has its turn: a world carries
+        # out calls in the order in which they are journaled, whoever made them.
+        if self.refusal is not None:
+            return Answer("refused", *fit(self.refusal))
+        if tool is None and self._environment.judges_calls:
+            tool = Tool.model_construct(name=name, input_schema={})
         if tool is None:
             known = ", ".join(tool.name for tool in self._environment.tools) or "none"
             told = f"There is no tool {name!r}. The tools here: {known}."
             return Answer("unknown_tool", *fit(told))
-        problem = shape_problem(sent) or await self._misfit(tool, sent)
+        problem = shape_problem(sent)
+        if problem is None and not self._environment.judges_calls:
+            problem = await self._misfit(tool, sent)
         if problem is not None:
             told = f"The arguments do not fit the schema of {tool.name}:\n{problem}"
             return Answer("refused", *fit(told))
@@ -320,6 +341,7 @@ class Endpoint:
         text = sent.arguments or "{}"
         if not check.must_leave(text):
             return check.problem(sent.value or {})
+        assert self._worker is not None
         request = {"check": tool.input_schema, "arguments": text}
         try:
             reply = await self._worker.ask(request, self._seconds)

@@ -3,10 +3,11 @@
 Claim: whatever a tool does (spin, hang, crash, return megabytes), it does in a process of its own
 attempt. The host waits for it without blocking, at most `tool_seconds`, and then has the whole
 process group killed; nobody else's call is slower for it. A killed worker's successor is forked for
-the next call: the kinds that use workers today keep no state in them, so nothing is lost but that
-call.
+the next call, as blank as the first was: who keeps state in a worker (`tau2.py`) looks whether it is
+still `alive`, and brings its successor to where it was.
 
-One `Zygote` a host (started when first needed, again if it dies), one `Worker` an environment.
+One `Zygote` a host for the code of suites, and one for each thing that is loaded before the first
+fork (each started when first needed, again if it dies); one `Worker` an environment.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ REPLY_BYTES = 4_194_304
 """A longer reply is no reply: results are cut in the worker long before."""
 BURIAL_SECONDS = 5.0
 """How long a killed worker is waited for; SIGKILL takes milliseconds."""
+LOAD_SECONDS = 60.0
+"""How long a zygote may load before its first fork; τ²'s largest domain takes half a second."""
+
+
+class ZygoteFailed(Exception):  # noqa: N818 - the condition
+    """What was to be loaded before the first fork could not be; the message says why."""
 
 
 class WorkerTimeout(Exception):  # noqa: N818 - the condition
@@ -46,9 +53,16 @@ class _Process:
 
 
 class Zygote:
-    """The process that forks workers (`bridges/zygote.py`), as the host keeps it."""
+    """The process that forks workers (`bridges/zygote.py`), as the host keeps it.
 
-    def __init__(self) -> None:
+    Args:
+        preload: what it loads before its first fork: a module, and the JSON value for its
+            `preload`; None: nothing.
+    """
+
+    def __init__(self, preload: tuple[str, Any] | None = None) -> None:
+        self._preload = [preload[0], json.dumps(preload[1])] if preload else []
+        self._loaded: asyncio.Future[str | None] | None = None
         self._popen: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._held = b""
@@ -60,14 +74,38 @@ class Zygote:
         """How many workers there are."""
         return len(self._living)
 
+    def start(self) -> None:
+        """Have it started, so that it loads while other things happen. Does not block.
+
+        Raises:
+            OSError: there can be no further process.
+        """
+        if self._line is None:
+            self._start()
+
+    async def ready(self) -> None:
+        """Wait until it has loaded what it has to, starting it where it does not run.
+
+        Raises:
+            ZygoteFailed: it could not; the next call tries again.
+        """
+        self.start()
+        assert self._loaded is not None
+        done, _ = await asyncio.wait([self._loaded], timeout=LOAD_SECONDS)
+        if not done:
+            self.close()
+            raise ZygoteFailed(f"it had not loaded after {LOAD_SECONDS:g} seconds")
+        reason = self._loaded.result()
+        if reason is not None:
+            raise ZygoteFailed(reason)
+
     def fork(self) -> _Process:
         """Have a worker forked; it is ready once it answers. Does not block.
 
         Raises:
             OSError: the zygote cannot be started, or takes no orders.
         """
-        if self._line is None:
-            self._start()
+        self.start()
         assert self._line is not None
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -108,7 +146,7 @@ class Zygote:
         ours, theirs = socket.socketpair()
         with theirs:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "bridges.zygote", str(theirs.fileno())],
+                [sys.executable, "-m", "bridges.zygote", str(theirs.fileno()), *self._preload],
                 cwd=PROJECT,
                 env=_clean_environment(),
                 stdin=subprocess.DEVNULL,
@@ -119,6 +157,9 @@ class Zygote:
         ours.setblocking(False)
         self._line = ours
         self._held = b""
+        self._loaded = asyncio.get_running_loop().create_future()
+        if not self._preload:
+            self._loaded.set_result(None)
         asyncio.get_running_loop().add_reader(ours.fileno(), self._hear)
 
     def _hear(self) -> None:
@@ -135,12 +176,21 @@ class Zygote:
         *lines, self._held = (self._held + data).split(b"\n")
         for line in lines:
             event = json.loads(line)
+            if "exited" not in event:
+                self._settle(event.get("failed"))
+                continue
             process = self._living.pop(event["exited"], None)
             if process is not None and not process.exited.done():
                 process.exited.set_result(event["status"])
 
+    def _settle(self, reason: str | None) -> None:
+        """It has loaded (None), or never will."""
+        if self._loaded is not None and not self._loaded.done():
+            self._loaded.set_result(reason)
+
     def _lost(self) -> None:
         """The zygote is gone, and the kernel kills its children."""
+        self._settle("its process ended while it loaded")
         if self._line is not None:
             asyncio.get_running_loop().remove_reader(self._line.fileno())
             self._line.close()
@@ -163,9 +213,14 @@ class Worker:
         self._turn = asyncio.Lock()
         self._closed = False
 
+    @property
+    def alive(self) -> bool:
+        """True while there is a process, as far as is known."""
+        return self._process is not None and not self._process.exited.done()
+
     def warm(self) -> None:
         """Have the process forked now, so that the first call finds it ready. Does not block."""
-        if self._process is None or self._process.exited.done():
+        if not self.alive:
             self._process = self._zygote.fork()
 
     async def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:

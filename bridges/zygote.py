@@ -2,18 +2,22 @@
 
 The host holds the keys, and the code of a suite must not come near them. So the host starts this
 process once, with an environment of its own (`workers.py`), and it forks the workers: a fork of a
-process that has everything imported is ready in a few milliseconds and shares its memory.
+process that has everything imported is ready in a few milliseconds and shares its memory. A zygote
+may also be given something to load before its first fork (`preload`): a database of megabytes is
+then parsed once, and every worker finds it in its memory as if it had parsed it alone.
 
     host ──lines──► zygote ──fork──► worker ◄──frames── host
 
-Invariants. The zygote does nothing but fork, kill and bury, so it always answers. It alone reaps,
+Invariants. Once it has loaded, the zygote does nothing but fork, kill and bury, so it always
+answers. It alone reaps,
 and it kills a worker's whole group before it reaps it: no process id is ever signalled after it may
 belong to someone else. When the host is gone the zygote kills every worker and ends; when the
 zygote is gone the kernel kills them (on Linux).
 
 Lines from the host: `{"fork": n}` with a descriptor beside it, `{"kill": n}`. To the host:
-`{"exited": n, "status": code}` (negative: the signal). A frame is four bytes of length (big-endian)
-and so much JSON: `{"call": …}` or `{"check": …}` one way, one reply the other (see `_answer`).
+`{"exited": n, "status": code}` (negative: the signal), and where something was to be loaded
+`{"loaded": seconds}`, or `{"failed": reason}` and its end. A frame is four bytes of length (big-endian)
+and so much JSON: a request one way, one reply the other (see `_answer`, or what was loaded).
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -38,6 +43,10 @@ from typing import Any, NoReturn
 
 from bridges.arguments import checker
 from bridges.texts import fit
+
+Answerer = Callable[[dict[str, Any]], dict[str, Any]]
+"""What a worker does with a request. A module that can be loaded first has a function `preload` that
+takes one JSON value and returns one of these; each fork has its own copy of all it holds."""
 
 FRAME = struct.Struct(">I")
 _PR_SET_PDEATHSIG = 1
@@ -47,10 +56,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Zygote:
-    """Forks and buries workers until the host's end of the line is closed."""
+    """Forks and buries workers until the host's end of the line is closed.
 
-    def __init__(self, line: socket.socket) -> None:
+    Args:
+        line: to the host.
+        answer: what the workers do.
+    """
+
+    def __init__(self, line: socket.socket, answer: Answerer) -> None:
         self._line = line
+        self._answer = answer
         self._held = b""
         self._descriptors: list[int] = []
         self._workers: dict[int, int] = {}  # the host's number of a worker, by process id
@@ -121,7 +136,7 @@ class Zygote:
                 os.close(descriptor)
             os.set_inheritable(line, False)
             _be_modest()
-            work(socket.socket(fileno=line))
+            work(socket.socket(fileno=line), self._answer)
             code = 0
         finally:
             os._exit(code)
@@ -169,6 +184,11 @@ def _die_with_parent(parent: int) -> None:
             os._exit(1)
 
 
+def _outlive_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
 def _be_modest() -> None:
     """No voice, no core files, and the first to go when memory runs out.
 
@@ -188,13 +208,13 @@ def _be_modest() -> None:
 # ---------------------------------------------------------------- a worker
 
 
-def work(line: socket.socket) -> None:
+def work(line: socket.socket, answer: Answerer) -> None:
     """Answer one request after another until the host closes the line."""
     sys.dont_write_bytecode = True  # a run never writes to a suite
     with line.makefile("rb") as incoming:
         while len(head := incoming.read(FRAME.size)) == FRAME.size:
             request = json.loads(incoming.read(FRAME.unpack(head)[0]))
-            reply = json.dumps(_answer(request)).encode()
+            reply = json.dumps(answer(request)).encode()
             line.sendall(FRAME.pack(len(reply)) + reply)
 
 
@@ -258,13 +278,34 @@ def _told(error: BaseException) -> str:
         return type(error).__name__
 
 
+def _load(line: socket.socket, module: str, argument: str) -> Answerer:
+    """What the workers are to do by this module; ends the process where it cannot be loaded."""
+    began = time.perf_counter()
+    _die_with_parent(os.getppid())  # while it loads it does not watch its line
+    event: dict[str, Any]
+    try:
+        answer: Answerer = importlib.import_module(module).preload(json.loads(argument))
+        event = {"loaded": round(time.perf_counter() - began, 3)}
+    except (Exception, SystemExit) as error:
+        event = {"failed": _told(error)}
+    try:
+        line.sendall(json.dumps(event).encode() + b"\n")
+    except OSError:
+        sys.exit(1)
+    if "failed" in event:
+        sys.exit(1)
+    _outlive_parent()
+    return answer
+
+
 def main() -> None:
-    """`python -m bridges.zygote FD`."""
+    """`python -m bridges.zygote FD [MODULE JSON]`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = socket.socket(fileno=int(sys.argv[1]))
     line.set_inheritable(False)
     os.chdir("/")
-    Zygote(line).run()
+    answer = _load(line, *sys.argv[2:]) if len(sys.argv) > 2 else _answer
+    Zygote(line, answer).run()
 
 
 if __name__ == "__main__":
