@@ -83,6 +83,14 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--repeats", type=click.IntRange(1), help="Attempts of each task in each cell."
         ),
+        click.option(
+            "--user",
+            metavar="WHO",
+            help="Who plays simulated users: a model, `scripted`, or replay:FILE.",
+        ),
+        click.option(
+            "--judge", metavar="MODEL", help="The model that judges, where a grader asks."
+        ),
         click.option("--fresh", is_flag=True, help="Run again what is done, under new keys."),
     ):
         command = option(command)
@@ -103,15 +111,18 @@ def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @main.command()
 @click.argument("benchmark")
+@click.argument("names", nargs=-1, metavar="[CATEGORY]...")
 @click.option(
     "--source", metavar="PATH", help="A local wheel, folder or checkout, not the package."
 )
 @click.option("--category", "categories", multiple=True, help="Only this category (repeatable).")
-def convert(benchmark: str, source: str | None, categories: tuple[str, ...]) -> None:
-    """Turn a benchmark's dataset into suites (bfcl)."""
+def convert(
+    benchmark: str, names: tuple[str, ...], source: str | None, categories: tuple[str, ...]
+) -> None:
+    """Turn a benchmark's dataset into suites (bfcl, tau2), all of it or some categories."""
     from flows import commands
 
-    commands.convert(benchmark, source, list(categories) or None)
+    commands.convert(benchmark, source, [*names, *categories] or None)
 
 
 @main.command()

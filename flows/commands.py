@@ -216,23 +216,24 @@ def _look_before(definition: Sweep, fresh: bool, yes: bool) -> Plan | None:
         The plan; None where its suites have to be converted first.
     """
     from flows import planned
-    from flows.needs import check_reachable, missing_suites
+    from flows.needs import benchmark_of, check_reachable, missing_suites
+    from tasks.configurations import check_configurations
     from tasks.grade.graders import validate_grade
-    from tasks.planning import check_configurations, make_plan
+    from tasks.planning import make_plan
 
-    check_configurations(definition)
+    configured = check_configurations(definition)
     missing = missing_suites(definition.suites)
     if missing:
-        if any(not load_model(m).is_scripted for m in definition.models):
+        if any(not model.is_scripted for model in configured.called):
             raise InputError(
                 f"the suite {missing[0]!r} is not converted yet, so what this would cost cannot be told",
-                mend="first: dyno convert bfcl",
+                mend=f"first: dyno convert {benchmark_of(missing[0])}",
             )
         return None
     made = make_plan(definition, fresh=fresh, validate_grade=validate_grade)
     planned.confirm(made, yes)
-    called = {c.cell.model: c.cell.model_definition for c in planned.count(made) if c.left}
-    check_reachable(called.values())
+    called = [model for c in planned.count(made) if c.left for model in planned.called(c.cell)]
+    check_reachable({model.name: model for model in called}.values())
     return made
 
 

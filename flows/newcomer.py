@@ -160,7 +160,7 @@ def _suites() -> Iterator[tuple[bool | None, str, str]]:
 
 
 def _harnesses() -> Iterator[tuple[bool | None, str, str]]:
-    from tasks.planning import Configured
+    from tasks.configurations import Configured
 
     for name in names("harness"):
         try:

@@ -12,7 +12,7 @@ import click
 from flows.cli import terminal
 from suites.errors import InputError
 from suites.home import evidence_root
-from suites.schema import Task
+from suites.schema import Model, Task
 from tasks.plans import Cell, Plan
 from warehouse.evidence import Evidence
 
@@ -20,6 +20,8 @@ CHARACTERS_A_TOKEN = 4
 CALLS, ANSWER_TOKENS = 2.5, 250
 """A rough attempt, where a model file gives no estimate: the prompt and tools sent so often, so many
 tokens said."""
+TURNS, USERS_TOKENS = 8, 60
+"""A rough conversation: so many messages of the user, so many tokens each."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +55,47 @@ def count(plan: Plan) -> list[CellPlan]:
 
 
 def _cost(plan: Plan, cell: Cell, left: list[dict[str, Any]]) -> float | None:
+    """Agent and simulated user together; None where the price of one that costs money is not known."""
+    total = 0.0
+    if cell.harness_definition.wire != "none" or cell.user is None:
+        agents = _agents_cost(plan, cell, left)
+        if agents is None:
+            return None
+        total += agents
+    player = cell.user.model if cell.user else None
+    if player and not player.is_scripted:
+        if player.prices is None:
+            return None
+        total += sum(_users_cost(plan.task(planned), player) for planned in left)
+    return total
+
+
+def _agents_cost(plan: Plan, cell: Cell, left: list[dict[str, Any]]) -> float | None:
     prices, model = cell.prices, cell.model_definition
     if prices is None or cell.harness_definition.wire == "none":
         return None
     total = 0.0
     for planned in left:
-        given = model.estimate
-        tokens_in = given.get("input") or CALLS * _prompt_tokens(plan.task(planned))
-        tokens_out = given.get("output") or ANSWER_TOKENS
+        given, task = model.estimate, plan.task(planned)
+        calls = TURNS * CALLS if task.user else CALLS
+        tokens_in = given.get("input") or calls * _prompt_tokens(task)
+        tokens_out = given.get("output") or ANSWER_TOKENS * (TURNS if task.user else 1)
         total += (tokens_in * prices["input"] + tokens_out * prices["output"]) / 1e6
     return total
 
 
+def _users_cost(task: Task, player: Model) -> float:
+    """What a model costs that plays the user of this task."""
+    if task.user is None or player.prices is None:
+        return 0.0
+    prompt = len(task.user.scenario) / CHARACTERS_A_TOKEN + TURNS * USERS_TOKENS
+    tokens_in = player.estimate.get("input") or TURNS * prompt
+    tokens_out = player.estimate.get("output") or TURNS * USERS_TOKENS
+    return (tokens_in * player.prices.input + tokens_out * player.prices.output) / 1e6
+
+
 def _prompt_tokens(task: Task) -> float:
-    said = sum(len(message.content) for message in task.messages)
+    said = sum(len(message.content) for message in task.messages) + len(task.policy or "")
     tools = sum(
         len(json.dumps(tool.input_schema)) + len(tool.description)
         for environment in task.environments
@@ -101,6 +130,9 @@ def print_plan(plan: Plan) -> None:
     for item in cells:
         if item.cell.refused:
             console.print(f"• refused: {item.cell.label}: {item.cell.refused}", markup=False)
+    users = sorted({item.cell.user.name for item in cells if item.cell.user})
+    if users:
+        console.print(f"Simulated users are played by: {', '.join(users)}.", markup=False)
     left = sum(item.left for item in cells)
     planned = sum(item.planned for item in cells)
     console.print(f"{planned} attempts planned, {planned - left} done, {left} to run.")
@@ -112,7 +144,15 @@ def _cost_line(cells: list[CellPlan]) -> str:
     if not real:
         return "No money is spent: every model is scripted (their prices are invented)."
     priced = sum(c.cost or 0.0 for c in real)
-    unpriced = sorted({c.cell.model for c in real if c.cost is None})
+    unpriced = sorted(
+        {
+            model.name
+            for c in real
+            if c.cost is None
+            for model in called(c.cell)
+            if model.prices is None and not model.is_scripted
+        }
+    )
     text = f"Estimated spend: ${priced:.2f}"
     if unpriced:
         text += (
@@ -122,9 +162,16 @@ def _cost_line(cells: list[CellPlan]) -> str:
     return text + "."
 
 
+def called(cell: Cell) -> list[Model]:
+    """The models that the cell calls through our gateway: the agent's, the user's, the judge's."""
+    found = [cell.model_definition] if cell.harness_definition.wire != "none" else []
+    others = (cell.user and cell.user.model, cell.judge_definition)
+    return found + [model for model in others if model]
+
+
 def _is_called(cell: Cell) -> bool:
-    """True where the cell calls a model that costs money (through our gateway)."""
-    return not cell.model_definition.is_scripted and cell.harness_definition.wire != "none"
+    """True where the cell calls a model that costs money."""
+    return any(not model.is_scripted for model in called(cell))
 
 
 def confirm(plan: Plan, yes: bool) -> None:

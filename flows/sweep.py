@@ -54,6 +54,8 @@ def sweep(
     limit: int | None = None,
     repeats: int | None = None,
     concurrency: int | None = None,
+    user: str | None = None,
+    judge: str | None = None,
     fresh: bool = False,
 ) -> Any:
     """Run a sweep file.
@@ -64,10 +66,18 @@ def sweep(
         limit: at most so many tasks of each suite.
         repeats: attempts of each task in each cell.
         concurrency: attempts at once.
+        user: who plays simulated users: a model, `scripted`, or `replay:FILE`.
+        judge: the model that judges, where a grader asks for one.
         fresh: run again what is done already, under new keys.
     """
     definition = with_changes(
-        load_sweep(file), only=only, limit=limit, repeats=repeats, concurrency=concurrency
+        load_sweep(file),
+        only=only,
+        limit=limit,
+        repeats=repeats,
+        concurrency=concurrency,
+        user=user,
+        judge=judge,
     )
     return conduct(definition, fresh=fresh)
 

@@ -65,7 +65,22 @@ def load_sweep(ref: str) -> Sweep:
                 else entry
                 for index, entry in enumerate(entries)
             ]
+    for role in ("user", "judge"):
+        _read_player(role, value, path, text)
     return _checked(Sweep, value, path, text)
+
+
+def _read_player(role: str, value: dict[str, Any], path: Path, text: str) -> None:
+    """Read who plays a role of a sweep in place, and refuse it here, where file and line are known."""
+    entry = value.get(role)
+    if isinstance(entry, dict):
+        value[role] = _inline("model", entry, path, text, (role,))
+    if isinstance(entry, str | dict):
+        try:
+            load_player(role, value[role])
+        except InputError as error:
+            where = error.where or place(path, text, (role,))
+            raise InputError(error.what, where=where, mend=error.mend) from error
 
 
 def load_harness(ref: str | Harness) -> Located:
@@ -94,6 +109,45 @@ def load_model(ref: str | Model) -> Model:
     path = _find("model", ref)
     value, text = _mapping_of(path)
     return _checked(Model, value, path, text)
+
+
+SCRIPTED_USER, REPLAY = "scripted", "replay:"
+"""What a sweep's `user` may say beside a model."""
+
+PLAYS_A_ROLE = ("playbook", "null")
+"""The scripted models that can stand for a person; the others know an agent's gold."""
+
+
+def load_player(role: str, ref: str | Model) -> Model | None:
+    """The model that plays the `user` or the `judge`; None for a user that is no model.
+
+    Raises:
+        InputError: there is none of that name, or it cannot play the role.
+    """
+    if role == "user" and isinstance(ref, str) and (ref == SCRIPTED_USER or ref.startswith(REPLAY)):
+        return None
+    try:
+        model = load_model(ref)
+    except InputError as error:
+        also = "; or `scripted`, or `replay:FILE`" if role == "user" else ""
+        raise InputError(
+            f"`{role}` is {ref!r}: {error.what}",
+            where=error.where,
+            mend=f"{error.mend or ''}{also}",
+        ) from error
+    reason = None
+    if model.endpoint == "none":
+        reason = f"the model {model.name} is only a label, and the {role} needs an endpoint"
+    elif model.wire != "chat":
+        reason = f"the model {model.name} speaks the {model.wire} wire, and the {role} needs chat"
+    elif model.is_scripted and model.behaviour not in PLAYS_A_ROLE:
+        reason = f"the model {model.name} plays an agent that knows the gold, not a {role}"
+    if reason:
+        mend = "a model that speaks chat"
+        if role == "user":
+            mend += ", or `scripted` (the user that each task's script describes)"
+        raise InputError(f"`{role}` is {model.name!r}: {reason}", mend=mend)
+    return model
 
 
 def vendors() -> dict[str, dict[str, Any]]:
@@ -286,12 +340,15 @@ def _inline(kind: str, entry: dict[str, Any], path: Path, text: str, keys: tuple
 
 __all__ = [
     "PLACEHOLDERS",
+    "REPLAY",
+    "SCRIPTED_USER",
     "Located",
     "adhoc_harness",
     "folder_of",
     "key_path",
     "load_harness",
     "load_model",
+    "load_player",
     "load_sweep",
     "names",
     "vendors",

@@ -12,43 +12,30 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from suites.canonical import digest
+from suites.canonical import canonical_json, digest
 from suites.errors import InputError
-from suites.home import PROJECT
-from suites.loading import Located, load_harness, load_model
 from suites.loading_suites import load_suite
-from suites.schema import (
-    DEFAULT_LIMITS,
-    Functions,
-    Harness,
-    Limits,
-    LoadedSuite,
-    Model,
-    Suite,
-    Sweep,
-    Task,
-)
-from tasks.attempt.environment import check_templates, source_files
+from suites.schema import Environment, Functions, LoadedSuite, Model, Suite, Sweep, Task
+from tasks.configurations import Configurations, Configured, check_configurations, model_part
 from tasks.grade.jobs import job_for
 from tasks.plans import Cell, Plan
-from tasks.versions import dyno_version, harness_version
+from tasks.refusals import refusal, refuse_idle_exclusions, refuse_no_task, resolved_limits
+from tasks.users import User
+from tasks.versions import dyno_version
 
 KEY_VERSION = 1
 """Raised when the key's make-up changes: old attempts then stay where they are, under old keys."""
 BRIDGE_CONTRACT = 1
 """Version of what a bridge shows an agent (texts of refusals, protocol, naming)."""
+CONVERSATION_CONTRACT = 1
+"""Version of how a harness is told of a conversation; in the keys of conversations only."""
 SEED_POLICY = 1
-
-SUPPORTED_WIRES = ("chat", "none")
 
 
 def make_plan(
@@ -69,7 +56,7 @@ def make_plan(
     Raises:
         InputError: anything that a person can mend; nothing has been written or spent.
     """
-    configured, models = check_configurations(sweep, need_keys=need_keys)
+    configured = check_configurations(sweep, need_keys=need_keys)
     suites = [load_suite(ref, validate_grade) for ref in sweep.suites]
     nonce = secrets.token_hex(8) if fresh else None
     cells: list[dict[str, Any]] = []
@@ -80,18 +67,21 @@ def make_plan(
         if not tasks:
             continue
         any_task = True
-        parts = {task.id: _task_part(suite.suite, task) for task in tasks}
-        for harness in configured:
-            for model in models:
+        shared: dict[int, bytes] = {}
+        parts = {task.id: _task_part(suite.suite, task, shared) for task in tasks}
+        for harness in configured.harnesses:
+            for model in configured.models:
                 if _excluded(sweep, suite.suite.name, harness.harness.name, model.name):
                     continue
-                cell = _cell(len(cells), suite, harness, model, sweep, tasks)
+                cell = _cell(len(cells), suite, harness, model, sweep, tasks, configured)
                 cells.append(cell)
                 if cell["refused"] is None:
-                    attempts += _attempts(cell, tasks, parts, harness, model, sweep, suite, nonce)
+                    attempts += _attempts(
+                        cell, tasks, parts, harness, model, sweep, suite, configured.user, nonce
+                    )
     if not any_task:
-        _refuse_no_task(sweep, suites)
-    _refuse_idle_exclusions(sweep, suites, configured, models)
+        refuse_no_task(sweep, suites)
+    refuse_idle_exclusions(sweep, suites, configured)
     if cells and all(cell["refused"] for cell in cells):
         raise InputError(
             f"no cell of the sweep can be run; the first, {Cell(cells[0]).label}, is refused because "
@@ -128,68 +118,10 @@ def make_plan(
     return Plan(manifest, {suite.digest: suite for suite in suites})
 
 
-def check_configurations(
-    sweep: Sweep, *, need_keys: bool = True
-) -> tuple[list[Configured], list[Model]]:
-    """The harnesses, made exact, and the models of a sweep: all but its suites.
-
-    Raises:
-        InputError: one is missing, wrong, not on this machine, named twice, or has no key.
-    """
-    located = [load_harness(ref) for ref in sweep.harnesses]
-    models = [load_model(ref) for ref in sweep.models]
-    _refuse_twins("harness", [h.harness.name for h in located])
-    _refuse_twins("model", [model.name for model in models])
-    if need_keys:
-        _check_keys(models)
-    for model in models:
-        _check_script(model)
-    return [Configured.of(h) for h in located], models
-
-
 def _sweep_id(name: str, now: float) -> str:
     """Sorts by time; two sweeps started in one second differ."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
     return f"{stamp}-{name}-{secrets.token_hex(3)}"
-
-
-def _refuse_twins(kind: str, names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(
-                f"the {kind} {name!r} is in the sweep twice, and their results would look like one",
-                mend="give one of them another `name`",
-            )
-
-
-def _check_keys(models: list[Model]) -> None:
-    for model in models:
-        variable = model.api_key_env
-        if variable and not os.environ.get(variable):
-            raise InputError(
-                f"the model {model.name!r} needs its API key in the environment variable {variable}, "
-                "which is not set",
-                mend=f"export {variable}=…",
-            )
-
-
-def _check_script(model: Model) -> None:
-    """Refuse a scripted model whose settings or playbook the scripted process would refuse later."""
-    if not model.is_scripted:
-        return
-    from bridges.scripted_playbook import check_script
-
-    settings = dict(model.scripted)
-    if isinstance(
-        settings.get("playbook"), str
-    ):  # read where the scripted process will look for it
-        settings["playbook"] = str(PROJECT / settings["playbook"])
-    try:
-        check_script({"behaviour": model.behaviour, "settings": settings})
-    except ValueError as error:
-        raise InputError(
-            f"the model {model.name!r}: {error}", mend="docs/models.md has all settings"
-        ) from error
 
 
 def _chosen(suite: LoadedSuite, sweep: Sweep) -> list[Task]:
@@ -197,14 +129,6 @@ def _chosen(suite: LoadedSuite, sweep: Sweep) -> list[Task]:
     if sweep.only:
         tasks = [task for task in tasks if fnmatch.fnmatchcase(task.id, sweep.only)]
     return tasks[: sweep.limit]
-
-
-def _refuse_no_task(sweep: Sweep, suites: list[LoadedSuite]) -> None:
-    names = ", ".join(suite.suite.name for suite in suites)
-    some = ", ".join(task.id for task in suites[0].tasks[:3])
-    raise InputError(
-        f"no task of {names} matches --only {sweep.only!r}", mend=f"ids look like {some}"
-    )
 
 
 def _excluded(sweep: Sweep, suite: str, harness: str, model: str) -> bool:
@@ -216,103 +140,48 @@ def _excluded(sweep: Sweep, suite: str, harness: str, model: str) -> bool:
     )
 
 
-def _refuse_idle_exclusions(
-    sweep: Sweep, suites: list[LoadedSuite], harnesses: list[Configured], models: list[Model]
-) -> None:
-    """An exclusion that matches no cell is most likely a misspelt name, and what it meant would run."""
-    for number, rule in enumerate(sweep.exclude):
-        for key, names in (
-            ("suite", [suite.suite.name for suite in suites]),
-            ("harness", [harness.harness.name for harness in harnesses]),
-            ("model", [model.name for model in models]),
-        ):
-            pattern = getattr(rule, key)
-            if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
-                raise InputError(
-                    f"exclude[{number}].{key} is {pattern!r}, which matches nothing in the sweep",
-                    mend=f"its {key} names are {', '.join(names)}",
-                )
-
-
-@dataclass(frozen=True)
-class Configured:
-    """A harness with all that makes it exact."""
-
-    harness: Harness
-    folder: str
-    version: str
-    sources: dict[str, str]
-
-    @classmethod
-    def of(cls, located: Located) -> Configured:
-        harness, folder = located.harness, located.folder
-        check_templates(harness, f"{folder}/{harness.name}.yaml")
-        sources = {
-            name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for name, path in source_files(harness, folder).items()
-        }
-        return cls(harness, folder, harness_version(harness, folder, sources), sources)
-
-    @cached_property
-    def part(self) -> dict[str, Any]:
-        """What of it an agent's run depends on."""
-        told = self.harness.model_dump(
-            mode="json",
-            exclude={"name", "description", "telemetry", "version_command", "requires", "folder"},
-        )
-        if not told["resume"]:  # younger than the keys of older attempts
-            del told["resume"]
-        return {**told, "version": self.version, "sources": self.sources}
-
-    @property
-    def relative_folder(self) -> str:
-        path = Path(self.folder)
-        return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)
-
-
-def _model_part(model: Model) -> dict[str, Any]:
-    """What of a model its answers depend on: not its prices, its limits or where it is."""
-    part: dict[str, Any] = {
-        "id": model.model or model.name,
-        "wire": model.wire,
-        "parameters": model.parameters,
-    }
-    if model.is_scripted:
-        part |= {"behaviour": model.behaviour, "settings": _settings_part(model.scripted)}
-    return part
-
-
-def _settings_part(settings: dict[str, Any]) -> dict[str, Any]:
-    """A scripted model's settings; a playbook counts by its content, not by its path."""
-    playbook = settings.get("playbook")
-    if isinstance(playbook, str) and (PROJECT / playbook).is_file():
-        content = hashlib.sha256((PROJECT / playbook).read_bytes()).hexdigest()
-        return {**settings, "playbook": content}
-    return settings
-
-
-def _task_part(suite: Suite, task: Task) -> dict[str, str]:
+def _task_part(suite: Suite, task: Task, shared: dict[int, bytes]) -> dict[str, str]:
     """Digests of what can be observed of a task, of its gold (for models scripted from it), and of what
-    its grader is asked (by which a grade is known to be this edition's)."""
+    its grader is asked (by which a grade is known to be this edition's).
+
+    Args:
+        shared: environments in canonical form by the identity of their tuple: the thousands of tasks of
+            a suite may share one of 60 kB.
+    """
     seen = task.model_dump(
         mode="json", include={"messages", "turns", "policy", "user", "setup"}, exclude_defaults=True
     )
-    seen["environments"] = []
-    for environment in task.environments:
-        shown = environment.model_dump(mode="json", exclude={"root"})
-        for tool in environment.tools:
-            if isinstance(environment, Functions) and tool.run and environment.root:
-                code = Path(environment.root) / tool.run.partition(":")[0]
-                shown.setdefault("code", {})[tool.run] = hashlib.sha256(
-                    code.read_bytes()
-                ).hexdigest()
-        seen["environments"].append(shown)
+    environments = shared.get(id(task.environments))
+    if environments is None:
+        environments = canonical_json([_shown(e) for e in task.environments])
+        shared[id(task.environments)] = environments
     gold = task.oracle.model_dump(mode="json") if task.oracle else None
     for call in gold["calls"] + [gold["vandal"] or {}] if gold else ():
         if call.get("requestor") == "agent":  # younger than the keys of older attempts
             del call["requestor"]
     asked = job_for(suite, task, Path(), "").spec_hash
-    return {"seen": digest(seen), "gold": digest(gold), "spec_hash": asked}
+    return {
+        "seen": _digest_with(seen, "environments", environments),
+        "gold": digest(gold),
+        "spec_hash": asked,
+    }
+
+
+def _shown(environment: Environment) -> dict[str, Any]:
+    """An environment as it can be observed, the code of its tools by content."""
+    shown = environment.model_dump(mode="json", exclude={"root"})
+    for tool in environment.tools:
+        if isinstance(environment, Functions) and tool.run and environment.root:
+            code = Path(environment.root) / tool.run.partition(":")[0]
+            shown.setdefault("code", {})[tool.run] = hashlib.sha256(code.read_bytes()).hexdigest()
+    return shown
+
+
+def _digest_with(value: dict[str, Any], name: str, part: bytes) -> str:
+    """`digest(value | {name: …})` where that member is in canonical form already."""
+    members = {key: canonical_json(held) for key, held in value.items()} | {name: part}
+    text = b",".join(canonical_json(key) + b":" + members[key] for key in sorted(members))
+    return hashlib.sha256(b"{" + text + b"}").hexdigest()
 
 
 def _cell(
@@ -322,15 +191,20 @@ def _cell(
     model: Model,
     sweep: Sweep,
     tasks: list[Task],
+    configured: Configurations,
 ) -> dict[str, Any]:
     dataset = suite.suite.dataset
     unmetered = harness.harness.wire == "none" or model.endpoint == "none"
+    user = configured.user if any(task.user for task in tasks) else None
+    judge = configured.judge if any(task.grade.needs == "judge" for task in tasks) else None
     configuration = {
         "harness": harness.part,
-        "model": _model_part(model),
+        "model": model_part(model),
         "isolation": sweep.isolation,
         "limits": sweep.limits.over(harness.harness.limits).model_dump(exclude_none=True),
     }
+    if user:
+        configuration["user"] = user.part(model_part(user.model) if user.model else None)
     config_hash = digest(configuration)[:16]
     kind = "scripted" if model.is_scripted else "none" if model.endpoint == "none" else "http"
     stamp = {
@@ -348,13 +222,24 @@ def _cell(
         "dataset_version": dataset.version,
         "dataset_sha256": dataset.sha256,
         "dataset_date": dataset.date,
-        "user_model": None,
+        "user_model": user.name if user else None,
         "bridge_contract": BRIDGE_CONTRACT,
         "isolation": sweep.isolation,
         "sealed": False,
         "dyno_version": dyno_version(),
         "unmetered": unmetered,
     }
+    definitions: dict[str, Any] = {
+        "harness": harness.harness.model_dump(
+            mode="json", exclude_defaults=True, exclude={"folder"}
+        ),
+        "harness_dir": harness.relative_folder,
+        "model": model.model_dump(mode="json", exclude_defaults=True),
+    }
+    if user:
+        definitions["user"] = user.definition
+    if judge:
+        definitions["judge"] = judge.model_dump(mode="json", exclude_defaults=True)
     return {
         "cell": number,
         "benchmark": suite.suite.benchmark,
@@ -368,50 +253,16 @@ def _cell(
         "mode": harness.harness.mode,
         "model": model.name,
         "model_id": model.model or model.name,
-        "user_model": None,
+        "user_model": user.name if user else None,
         "config_hash": config_hash,
         "isolation": sweep.isolation,
         "sealed": False,
         "tasks": len(tasks),
         "stamp": stamp,
         "prices": model.prices.model_dump() if model.prices else None,
-        "refused": _refusal(suite, harness.harness, model, sweep, tasks),
-        "definitions": {
-            "harness": harness.harness.model_dump(
-                mode="json", exclude_defaults=True, exclude={"folder"}
-            ),
-            "harness_dir": harness.relative_folder,
-            "model": model.model_dump(mode="json", exclude_defaults=True),
-        },
+        "refused": refusal(suite, harness.harness, model, sweep, tasks, configured.user),
+        "definitions": definitions,
     }
-
-
-def _refusal(
-    suite: LoadedSuite, harness: Harness, model: Model, sweep: Sweep, tasks: list[Task]
-) -> str | None:
-    """Why this cell cannot be run, in words; None if it can."""
-    if sweep.isolation != "process":
-        return f"isolation {sweep.isolation!r} is not built yet; `process` is"
-    if harness.phases or harness.conversation:
-        return f"the harness {harness.name} runs in phases or turns, which are not built yet"
-    if harness.wire not in SUPPORTED_WIRES:
-        return f"the harness {harness.name} speaks the {harness.wire} wire; the gateway speaks chat"
-    if harness.wire != "none" and model.endpoint != "none" and harness.wire != model.wire:
-        return f"the harness speaks the {harness.wire} wire and the model {model.wire}"
-    if harness.wire != "none" and model.endpoint == "none":
-        return f"the model {model.name} is only a label, and the harness needs an endpoint"
-    for task in tasks:
-        limits = resolved_limits(sweep, suite, task, harness)
-        if limits.dollars and model.prices is None and harness.wire != "none":
-            return f"a limit in dollars needs prices, and the model {model.name} has none"
-        needs = [name for name in ("turns", "user", "setup", "verify") if getattr(task, name)]
-        if needs:
-            return f"the task {task.id} needs `{needs[0]}`, which is not built yet"
-        if task.grade.needs:
-            return f"the task {task.id} is graded with a {task.grade.needs}, which is not built yet"
-        if task.environments and not harness.speaks:
-            return f"the task {task.id} has tools, and the harness {harness.name} speaks to none"
-    return None
 
 
 def _attempts(
@@ -422,9 +273,11 @@ def _attempts(
     model: Model,
     sweep: Sweep,
     suite: LoadedSuite,
+    user: User | None,
     nonce: str | None,
 ) -> Iterator[dict[str, Any]]:
-    harness_part, model_part = digest(harness.part), digest(_model_part(model))
+    asked = digest(model_part(model))
+    users_model = model_part(user.model) if user and user.model else None
     for task in tasks:
         limits = resolved_limits(sweep, suite, task, harness.harness)
         for repeat in range(sweep.repeats):
@@ -434,14 +287,17 @@ def _attempts(
                 "bridge": BRIDGE_CONTRACT,
                 "task": parts[task.id]["seen"],
                 "limits": limits.model_dump(),
-                "harness": harness_part,
-                "model": model_part,
+                "harness": harness.digest,
+                "model": asked,
                 "isolation": sweep.isolation,
                 "seed": seed,
                 "repeat": repeat,
             }
             if model.is_scripted:
                 key["gold"] = parts[task.id]["gold"]
+            if task.user and user:
+                told = user.part(users_model, task)
+                key["user"] = {**told, "contract": CONVERSATION_CONTRACT}
             if nonce:
                 key["fresh"] = nonce
             yield {
@@ -452,11 +308,6 @@ def _attempts(
                 "seed": seed,
                 "spec_hash": parts[task.id]["spec_hash"],
             }
-
-
-def resolved_limits(sweep: Sweep, suite: LoadedSuite, task: Task, harness: Harness) -> Limits:
-    """The limits of one attempt: sweep > suite > task > harness > dyno's own."""
-    return sweep.limits.over(suite.suite.limits, task.limits, harness.limits, DEFAULT_LIMITS)
 
 
 def attempt_seed(task_id: str, repeat: int, sweep_seed: int) -> int:

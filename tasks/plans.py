@@ -16,6 +16,7 @@ from suites.errors import InputError
 from suites.home import PROJECT
 from suites.loading_suites import load_suite, save_suite
 from suites.schema import Harness, LoadedSuite, Model, Sweep, Task
+from tasks.users import User
 from warehouse.evidence import Evidence, write_atomically
 
 
@@ -38,6 +39,18 @@ class Cell:
     @cached_property
     def model_definition(self) -> Model:
         return Model.model_validate(self.record["definitions"]["model"])
+
+    @cached_property
+    def user(self) -> User | None:
+        """Who plays the users; None where no task of the cell is a conversation."""
+        definition = self.record["definitions"].get("user")
+        return User.read(definition) if definition else None
+
+    @cached_property
+    def judge_definition(self) -> Model | None:
+        """The model that judges; None where no task of the cell asks for one."""
+        definition = self.record["definitions"].get("judge")
+        return Model.model_validate(definition) if definition else None
 
     @property
     def harness_dir(self) -> str:

@@ -14,8 +14,8 @@ from tasks.attempt.environment import Place, render
 from tasks.attempt.lease import Leases, process_identity
 from tasks.attempt.life import Job, Workshop, run_attempt
 from tasks.attempt.processes import Processes
-from tasks.planning import resolved_limits
 from tasks.plans import Plan
+from tasks.refusals import resolved_limits
 from warehouse.evidence import Evidence
 from warehouse.shards import ShardWriter
 

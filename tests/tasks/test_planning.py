@@ -252,7 +252,7 @@ def test_version_behind_a_wrapper_is_asked_by_every_command(home: Path, tmp_path
     for version in ("1.0", "2.0"):
         real.write_text(f"echo agent {version}\n")
         code = (
-            "from tasks.planning import Configured; from suites.loading import load_harness;"
+            "from tasks.configurations import Configured; from suites.loading import load_harness;"
             f"print(Configured.of(load_harness({str(file)!r})).version)"
         )
         done = subprocess.run(
