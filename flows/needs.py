@@ -11,11 +11,18 @@ from suites.loading_suites import list_suites
 from suites.schema import Model
 
 CONNECT_SECONDS = 8.0
+CONVERTIBLE = ("bfcl", "tau2")
+"""The benchmarks that converters make suites of (`flows.convert.CONVERTERS`)."""
+
+
+def benchmark_of(suite: str) -> str:
+    """The benchmark whose converter makes a suite of that name; "" where none does."""
+    return next((name for name in CONVERTIBLE if suite.startswith(f"{name}-")), "")
 
 
 def missing_suites(suites: Iterable[str]) -> list[str]:
     """The suites among these that a converter makes and that are not there yet."""
-    wanted = [name for name in suites if name.startswith("bfcl-")]
+    wanted = [name for name in suites if benchmark_of(name)]
     known = list_suites() if wanted else {}
     return [name for name in wanted if name not in known]
 

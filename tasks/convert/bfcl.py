@@ -12,6 +12,7 @@ after a change of what an agent is shown are never mixed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -136,9 +137,9 @@ def convert_bfcl(
     chosen = choose_categories(categories)
     package = fetch_bfcl(source, say)
     done = []
-    with Grading() as grading:
+    with Conversion(package) as conversion:
         for name in chosen:
-            converted = convert_category(package, name, grading)
+            converted = conversion.convert(name)
             write(converted)
             say(summary(converted))
             done.append(converted)
@@ -170,6 +171,24 @@ def fetch_bfcl(source: Path | str | None = None, say: Say = silent) -> Package:
     """The package in the cache (see `tasks.convert.fetch`)."""
     upstream = describe_benchmark()
     return fetch(upstream.package, upstream.version, upstream.sha256, source, say)
+
+
+class Conversion(contextlib.AbstractContextManager["Conversion"]):
+    """One package's categories, with one grade worker for all of them."""
+
+    def __init__(self, package: Package) -> None:
+        self._package, self._grading = package, Grading()
+
+    def present(self, names: Iterable[str]) -> list[str]:
+        """All of them: a package without one of its categories is not whole."""
+        return list(names)
+
+    def convert(self, name: str) -> Converted:
+        """One category (see `convert_category`)."""
+        return convert_category(self._package, name, self._grading)
+
+    def __exit__(self, *_exception: object) -> None:
+        self._grading.close()
 
 
 @collector_paused()

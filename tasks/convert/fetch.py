@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,7 +78,12 @@ def fetch_package(
 
 
 def fetch(
-    name: str, version: str, sha256: str, source: Path | str | None = None, say: Say = silent
+    name: str,
+    version: str,
+    sha256: str,
+    source: Path | str | None = None,
+    say: Say = silent,
+    find: Find | None = None,
 ) -> Package:
     """The package in the cache, fetched if it is not there yet.
 
@@ -89,6 +94,8 @@ def fetch(
         source: a local wheel, or a folder or checkout that holds the import package; None asks the
             package index that pip is set up for.
         say: called with one line before anything that takes long.
+        find: tells what of a folder is the package; None: the import package of the distribution's
+            name, its code and JSON.
 
     Raises:
         InputError: no network, a wheel of another hash, an unsafe archive, or nothing usable in
@@ -97,7 +104,7 @@ def fetch(
     if source is not None:
         path = Path(source).expanduser()
         if path.is_dir():
-            return _adopt(name, version, path, say)
+            return _adopt(name, version, path, say, find or _python_package(name.replace("-", "_")))
         _check_wheel(path, name, version, sha256)
     folder = package_folder(name, version)
     if folder.is_dir():
@@ -234,33 +241,60 @@ def _is_intact(folder: Path) -> bool:
 # ---------------------------------------------------------------- folders and checkouts
 
 
-def _adopt(name: str, version: str, source: Path, say: Say) -> Package:
-    """Copy the import package out of a folder; the copy's name says what is in it."""
-    package = name.replace("-", "_")
-    found = _find_package(source, package)
-    files = _files_of(found)
-    sha256 = _content_hash(files)
-    stamp = f"{_stated_version(found, package) or version}+source.{sha256[:8]}"
+@dataclass(frozen=True)
+class Found:
+    """What of somebody's folder is the package.
+
+    Attributes:
+        place: where it was found, for people.
+        under: folder of the copy that the files go to; "" for the copy itself.
+        files: by their path in `under`; nothing that a run may have left.
+        version: as the folder states it.
+    """
+
+    place: Path
+    under: str
+    files: dict[str, Path]
+    version: str | None
+
+
+Find = Callable[[Path], Found]
+"""What of a folder is the package (InputError: nothing is). It finds the same in the copy."""
+
+
+def _adopt(name: str, version: str, source: Path, say: Say, find: Find) -> Package:
+    """Copy a package out of a folder; the copy's name says what is in it."""
+    found = find(source)
+    sha256 = _content_hash(found.files)
+    stamp = f"{found.version or version}+source.{sha256[:8]}"
     folder = package_folder(name, stamp)
-    if folder.is_dir() and _content_hash(_files_of(folder / package)) != sha256:
+    if folder.is_dir() and not _holds(folder, find, sha256):
         say(f"{folder}: changed since it was copied; copying it again")
         discard(folder)
     if not folder.is_dir():
-        say(f"Copying {found} as {name} {stamp}")
+        say(f"Copying {found.place} as {name} {stamp}")
         with draft_of(folder, replace=False) as draft:
-            for relative, path in files.items():
-                target = draft / package / relative
+            for relative, path in found.files.items():
+                target = draft / found.under / relative
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)
     return Package(name, stamp, sha256, folder, pinned=False)
 
 
-def _files_of(package: Path) -> dict[str, Path]:
-    """Code and data of an import package, by relative path; nothing a run of it may have left."""
+def _holds(folder: Path, find: Find, sha256: str) -> bool:
+    try:
+        return _content_hash(find(folder).files) == sha256
+    except InputError:
+        return False
+
+
+def files_below(folder: Path, suffixes: Iterable[str], prefix: str = "") -> dict[str, Path]:
+    """The plain files below a folder that have one of these suffixes, by `prefix` and relative path."""
+    wanted = frozenset(suffixes)
     return {
-        path.relative_to(package).as_posix(): path
-        for path in sorted(package.rglob("*"))
-        if path.suffix in {".py", ".json"} and path.is_file() and not path.is_symlink()
+        prefix + path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in wanted and path.is_file() and not path.is_symlink()
     }
 
 
@@ -268,26 +302,32 @@ def _content_hash(files: dict[str, Path]) -> str:
     return digest({relative: file_sha256(path) for relative, path in files.items()})
 
 
-def _find_package(source: Path, package: str) -> Path:
-    """The import package in a folder: itself, one level down, or where the gorilla repository has it."""
-    for candidate in (
-        source,
-        source / package,
-        source / "berkeley-function-call-leaderboard" / package,
-        source / "src" / package,
-    ):
-        if candidate.name == package and (candidate / "data").is_dir():
-            return candidate.resolve()
-    raise InputError(
-        f"there is no {package}/ with its data/ in it",
-        where=str(source),
-        mend=f"--source takes a wheel, a folder that holds {package}/, or a checkout of the benchmark",
-    )
+def _python_package(package: str) -> Find:
+    """Finds an import package: itself, one level down, or where the gorilla repository has it."""
+
+    def find(source: Path) -> Found:
+        for candidate in (
+            source,
+            source / package,
+            source / "berkeley-function-call-leaderboard" / package,
+            source / "src" / package,
+        ):
+            if candidate.name == package and (candidate / "data").is_dir():
+                place = candidate.resolve()
+                files = files_below(place, (".py", ".json"))
+                return Found(place, package, files, stated_version(place.parent, package))
+        raise InputError(
+            f"there is no {package}/ with its data/ in it",
+            where=str(source),
+            mend=f"--source takes a wheel, a folder that holds {package}/, or a checkout of the benchmark",
+        )
+
+    return find
 
 
-def _stated_version(found: Path, package: str) -> str | None:
-    """The version an unpacked or installed package says it has, from the dist-info beside it."""
-    for metadata in sorted(found.parent.glob(f"{package}-*.dist-info/METADATA")):
+def stated_version(folder: Path, distribution: str) -> str | None:
+    """The version an unpacked or installed package says it has, from the dist-info in that folder."""
+    for metadata in sorted(folder.glob(f"{distribution}-*.dist-info/METADATA")):
         match = re.search(r"^Version: (\S+)$", metadata.read_text("utf-8", "replace"), re.MULTILINE)
         if match:
             return match[1]

@@ -1,0 +1,90 @@
+"""One write too many: calls that a domain's tools carry out and its policy forbids, for the vandal.
+
+Claim: each is legal to upstream's code in the state that gold leaves, so a task that passes all the same
+does not look at what it changes. Several are offered where one may not hurt every task; which one a
+task's vandal makes, the grader decides (`tau2_oracles.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+Write = tuple[str, dict[str, Any]]
+
+
+def forbidden_writes(domain: str, env: Any, task: Mapping[str, Any]) -> Iterator[Write]:
+    """Tool and arguments of calls nobody asked for, the likeliest to hurt first.
+
+    Args:
+        domain: upstream's name; one we know no writes of has none.
+        env: upstream's environment as gold leaves it; it is only read.
+        task: the task as its file has it.
+    """
+    return WRITES.get(domain, _none)(env, task)
+
+
+def _none(env: Any, task: Mapping[str, Any]) -> Iterator[Write]:
+    yield from ()
+
+
+def _customers(env: Any, task: Mapping[str, Any]) -> list[str]:
+    """Users of the database, those that the task speaks of first."""
+    text = json.dumps(task)
+    users = list(env.tools.db.users)
+    named = [user for user in users if user in text]
+    return [*named, *(user for user in users[:2] if user not in named)]
+
+
+def _airline(env: Any, task: Mapping[str, Any]) -> Iterator[Write]:
+    """A certificate as a present."""
+    for user in _customers(env, task):
+        yield "send_certificate", {"user_id": user, "amount": 500}
+
+
+def _retail(env: Any, task: Mapping[str, Any]) -> Iterator[Write]:
+    """Another home."""
+    for user in _customers(env, task):
+        yield (
+            "modify_user_address",
+            {
+                "user_id": user,
+                "address1": "1 Elsewhere Street",
+                "address2": "",
+                "city": "Elsewhere",
+                "state": "TX",
+                "country": "USA",
+                "zip": "00000",
+            },
+        )
+
+
+def _telecom(env: Any, task: Mapping[str, Any]) -> Iterator[Write]:
+    """The line the user calls about: suspended, or charged for data, or cut off abroad."""
+    phone = env.user_tools.db.surroundings.phone_number
+    for customer in env.tools.db.customers:
+        for line in customer.line_ids:
+            if next(x for x in env.tools.db.lines if x.line_id == line).phone_number != phone:
+                continue
+            whose = {"customer_id": customer.customer_id, "line_id": line}
+            yield "suspend_line", {**whose, "reason": "nobody asked for it"}
+            yield "refuel_data", {**whose, "gb_amount": 1.0}
+            yield "disable_roaming", whose
+
+
+def _mock(env: Any, task: Mapping[str, Any]) -> Iterator[Write]:
+    """A task nobody wants, or one set back."""
+    for user in env.tools.db.users:
+        yield "create_task", {"user_id": user, "title": "Nobody asked for this"}
+    for name, task_ in env.tools.db.tasks.items():
+        other = "pending" if str(task_.status) == "completed" else "completed"
+        yield "update_task_status", {"task_id": name, "status": other}
+
+
+WRITES: dict[str, Callable[[Any, Mapping[str, Any]], Iterator[Write]]] = {
+    "airline": _airline,
+    "retail": _retail,
+    "telecom": _telecom,
+    "mock": _mock,
+}
