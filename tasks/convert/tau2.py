@@ -280,7 +280,7 @@ class Conversion(contextlib.AbstractContextManager["Conversion"]):
                 id=re.sub(r"\s+", "_", raw["id"].strip()),
                 category=category_of(raw["id"]),
                 messages=_messages(setup.get("message_history"), benchmark.greeting),
-                policy=shared.policy,
+                policy=entry["policy"] or shared.policy,
                 environments=shared.environments,
                 user=SimulatedUser(
                     scenario=entry["scenario"],

@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bridges.tau2_package import Tau2, load
+from bridges.tau2_package import OFFLINE_RETRIEVAL, Tau2, load
 from suites.canonical import digest, file_sha256
 from tasks.convert.tau2_vandals import forbidden_writes
 
@@ -62,6 +62,7 @@ class Domain:
                 str(upstream.data / "domains" / name),
                 loading=True,
             ) from error
+        self._knowledge: Any = None
         sizes = (len(db.model_dump_json()) for db in upstream.databases(name).values())
         self._cheap = sum(sizes) <= CHEAP_BYTES
         self.file = self._task_file()
@@ -81,7 +82,12 @@ class Domain:
             "file": self.file.relative_to(self.upstream.data).as_posix(),
             "sha256": hashes[self.file.name] if self.file.is_file() else digest(hashes),
             "tasks": [
-                {"n": n, "task": self.raw[n], "scenario": self._scenario(self.tasks[n], user_tools)}
+                {
+                    "n": n,
+                    "task": self.raw[n],
+                    "scenario": self._scenario(self.tasks[n], user_tools),
+                    "policy": self._own_policy(self.tasks[n]),
+                }
                 for n in chosen
             ],
         }
@@ -187,6 +193,15 @@ class Domain:
                 str(self.file),
             )
         return [n for n, task in enumerate(self.tasks) if task.id in wanted]
+
+    def _own_policy(self, task: Any) -> str | None:
+        """The policy of a task that needs documents of its own; None where it is the domain's."""
+        if not getattr(task, "required_documents", None):
+            return None
+        variant = self._module.resolve_variant(OFFLINE_RETRIEVAL)
+        if self._knowledge is None:
+            self._knowledge = self._module.get_knowledge_base()
+        return str(self._module.build_policy(variant, self._knowledge, task))
 
     def _scenario(self, task: Any, tools: Any) -> str:
         """The system prompt of upstream's user simulator."""
