@@ -55,9 +55,16 @@ class Call:
     """
 
     def __init__(
-        self, upstream: Upstream, journal: Journal, clock: WaitClock, headers: Headers, body: bytes
+        self,
+        upstream: Upstream,
+        journal: Journal,
+        clock: WaitClock,
+        headers: Headers,
+        body: bytes,
+        requestor: str = "agent",
     ) -> None:
         self._up = upstream
+        self._requestor = requestor
         self._journal = journal
         self._clock = clock
         self._headers = headers
@@ -96,6 +103,7 @@ class Call:
         self._seq = self._journal.append(
             "model",
             "request",
+            self._requestor,
             wire=self._up.wire.name,
             stream=self._prepared.stream,
             model=self._prepared.model,
@@ -320,6 +328,7 @@ class Call:
         self._journal.append(
             "model",
             "response",
+            self._requestor,
             call=self._seq,
             status=status,
             ms=_ms(now - self._began),

@@ -101,7 +101,7 @@ class Gateway:
         Args:
             token: unguessable; also the only key this line accepts from a harness that sends one.
             model: endpoint, model, name, wire, api_key_env, prices, parameters, rate_limits,
-                scripted.
+                scripted; `requestor` (`user`, `judge`) where it is not the agent's.
             limits: resolved; `model_calls`, `tokens`, `dollars` hold here.
             budget_error: `status` and `body` of the reply once one of them is spent.
 
@@ -117,8 +117,12 @@ class Gateway:
         key = os.environ.get(variable) if variable else None
         upstream = await self._upstream(token, model, key, try_number)
         missing = variable if variable and not key else None
+        beside = next((line for line in self._lines.values() if line.journal is journal), None)
+        whose = model.get("requestor") or "agent"
         try:
-            self._lines[token] = Line(upstream, journal, limits, budget_error, tell, missing)
+            self._lines[token] = Line(
+                upstream, journal, limits, budget_error, tell, missing, whose, beside
+            )
         except ValueError:
             self._scripted.forget(token)
             raise
@@ -177,7 +181,7 @@ class Gateway:
             return await _reply(send, 413, up.wire.error(413, message, "request_too_large"))
         if body is None:
             return None
-        call = Call(up, line.journal, line.clock, scope["headers"], body)
+        call = Call(up, line.journal, line.clock, scope["headers"], body, line.requestor)
         call.journal_request()
         spent = line.refuses()
         if spent:

@@ -10,8 +10,8 @@ models'. When its flow is gone, whatever ended it, the host ends at once, and wi
 it started.
 
 Started as `python -m bridges.host --control-fd N`. On the control line (bridges/channel.py): event
-`ready` {port, contract}; verbs `prepare`, `open`, `state`, `close`, `stats` (`Host` says what each
-takes and gives);
+`ready` {port, contract}; verbs `prepare`, `open`, `say`, `state`, `close`, `stats` (`Host` says what
+each takes and gives);
 events of the gateway (`budget`, `waiting`).
 """
 
@@ -41,10 +41,12 @@ from pydantic import TypeAdapter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridges.answering import Answering, Verb
+from bridges.conversation import SERVER, Conversation, RespondToUser, users_turn
 from bridges.functions import FunctionTools
 from bridges.journal import CONTRACT, Journal
 from bridges.server import Endpoint, Tally, refuse
 from bridges.tau2 import Door, World, Worlds
+from bridges.users import ModelUser, ReplayedUser, ScriptedUser, User, asking
 from bridges.workers import Worker, Zygote
 from suites.schema import DEFAULT_LIMITS, Environment, Functions, Tau2World
 
@@ -70,6 +72,8 @@ NO_MODEL: dict[str, Any] = {
     "upstream_error": None,
 }
 """The model's part of a summary where the gateway had none."""
+USERS_PART = ("model_calls", "usage", "cost", "upstream_error", "waited_seconds")
+"""What a summary tells of the line of a user that is a model."""
 
 
 @dataclass
@@ -89,6 +93,9 @@ class Attempt:
     user_endpoints: dict[str, Endpoint] = field(default_factory=dict)
     world: World | None = None
     has_model: bool = False
+    conversation: Conversation | None = None
+    user_line: str | None = None
+    """Token of the gateway's line to the user's model; asked from within, routed to nobody."""
 
     @property
     def listed(self) -> bool:
@@ -136,9 +143,10 @@ class Host:
         budget_error: dict[str, Any] | None = None,
         model: dict[str, Any] | None = None,
         setup: dict[str, Any] | None = None,
+        conversation: dict[str, Any] | None = None,
         **other: Any,
     ) -> dict[str, Any]:
-        """Serve an attempt's tools and model.
+        """Serve an attempt's tools and model, and let its user speak where it speaks first.
 
         Args:
             attempt: the attempt key.
@@ -148,14 +156,22 @@ class Host:
             budget_error: `{status, body}` that the gateway answers with once a budget is spent.
             model: see the gateway; None where the harness brings its own.
             setup: the state that a world begins in, as its kind reads it.
+            conversation: where the agent talks to a user: `way` (`tool`, `turns`, `resume`),
+                `messages` (said before), `stops`, `max_steps`, `max_errors`, and `user`, which is
+                `{kind: scripted, opening, calls}`, `{kind: replay, messages}` or
+                `{kind: model, scenario, model, seed}` (`model` as the agent's).
             other: `try`, the try's number from 1.
 
         Returns:
             `{servers: [{name, url}], user_servers: [{name, url}], model_url: url | None,
-            model_token: token}`; `user_servers` is for whoever plays the user from outside.
+            model_token: token}`; `user_servers` is for whoever plays the user from outside. With a
+            conversation also `conversation: {messages, ended, turn}`: what the agent has to know of
+            it so far as chat messages, why it is over already (else None), and how often the user
+            has spoken. As long as the user's model takes for that, so long does this.
 
         Raises:
             WorldFailed: the world cannot be made, and why.
+            ValueError: what is given makes no sense.
         """
         number = int(other.pop("try"))
         if other:
@@ -171,9 +187,12 @@ class Host:
                 if isinstance(spec, Tau2World):
                     await self._add_world(opened, spec, setup, limits)
                 else:
-                    await self._add_endpoint(opened, spec, limits)
+                    await self._add_endpoint(opened, spec, limits, conversation is not None)
             if model is not None:
-                await self._add_model(opened, key, model, limits, budget_error or {})
+                await self._add_model(opened, token, key, model, limits, budget_error or {})
+                opened.has_model = True
+            if conversation is not None:
+                await self._add_conversation(opened, key, conversation, setup or {})
             if self._open.get(key) is not opened:
                 raise ConnectionAbortedError(f"try {number} of {attempt} was closed meanwhile")
         except BaseException:
@@ -188,21 +207,61 @@ class Host:
             "user_servers": self._urls(opened.user_token, opened.user_endpoints),
             "model_url": f"{self._base}/m/{token}/v1" if model is not None else None,
             "model_token": token,
+            **({"conversation": opened.conversation.told()} if opened.conversation else {}),
         }
 
-    async def close(self, attempt: str, **other: Any) -> dict[str, Any]:
+    async def say(self, attempt: str, text: str, **other: Any) -> dict[str, Any]:
+        """The agent says something to its user, and its turn is over.
+
+        Args:
+            attempt: the attempt key.
+            text: what it says; nothing ends the conversation (`agent_error`).
+            other: `try`.
+
+        Returns:
+            `{messages, reply, ended, turn}`: the transcript, what the user answered (None where it
+            did not), why the conversation is over (else None), how often the user has spoken. Takes
+            as long as the user does.
+
+        Raises:
+            LookupError: no such attempt is open, or it is no conversation.
+            ValueError: its agent speaks by a tool.
+        """
+        number = int(other["try"])
+        opened = self._open.get((attempt, number))
+        if opened is None or opened.conversation is None:
+            raise LookupError(f"try {number} of {attempt} is not open, or no conversation")
+        if SERVER in opened.endpoints:
+            raise ValueError("this agent speaks to its user by a tool")
+        opened.tally.touch()
+        reply = await opened.conversation.say(text)
+        return {**opened.conversation.told(), "reply": reply}
+
+    async def close(
+        self, attempt: str, reason: str | None = None, detail: str = "", **other: Any
+    ) -> dict[str, Any]:
         """Take an attempt's paths away, cancel what runs, complete its record, and sum up.
+
+        Args:
+            attempt: the attempt key.
+            reason: how its conversation ended, where it has not ended by itself (`agent_stop`,
+                `agent_error`, `max_steps`, `timeout`); None leaves it without an end.
+            detail: that in words.
+            other: `try`.
 
         Returns:
             `first_contact_at`, `last_activity_at`, `listed`, `tool_calls`, `tool_errors`, the
             gateway's part (`NO_MODEL` names it), `dropped`: True where the record has holes, and
-            `environment_lost`: why a world ceased to be the attempt's, or None.
+            `environment_lost`: why a world ceased to be the attempt's, or None. Of a conversation
+            also `conversation` {ended, detail, blame, steps, errors, turns} and, where a model
+            played the user, `user` {model_calls, usage, cost, upstream_error, waited_seconds}; both
+            None where there was none. All else is about the agent alone.
         """
         number = int(other["try"])
         closed = self._open.pop((attempt, number), None)
         if closed is None:
             raise LookupError(f"try {number} of {attempt} is not open")
-        return await self._end(closed)
+        return await self._end(closed, reason, detail)
 
     async def state(self, attempt: str, **other: Any) -> dict[str, Any]:
         """The hashes of an open attempt's world (`World.state`), for tests and drivers from outside.
@@ -228,15 +287,17 @@ class Host:
     # ------------------------------------------------------------ what they do
 
     async def _add_endpoint(
-        self, attempt: Attempt, spec: Functions, limits: dict[str, Any]
+        self, attempt: Attempt, spec: Functions, limits: dict[str, Any], talks: bool
     ) -> None:
         seconds = _tool_seconds(limits)
         worker = Worker(self._zygote)
         environment = FunctionTools(spec, worker, seconds)
+        users = talks and spec.audience == "user"
+        tally = attempt.user_tally if users else attempt.tally
         endpoint = Endpoint(
-            spec.name, environment, worker, attempt.journal, attempt.tally, spec.audience, seconds
+            spec.name, environment, worker, attempt.journal, tally, spec.audience, seconds
         )
-        attempt.endpoints[spec.name] = endpoint
+        (attempt.user_endpoints if users else attempt.endpoints)[spec.name] = endpoint
         await endpoint.start()
         environment.warm()
 
@@ -273,9 +334,57 @@ class Host:
             )
             await users.start()
 
+    async def _add_conversation(
+        self,
+        attempt: Attempt,
+        key: tuple[str, int],
+        terms: dict[str, Any],
+        setup: dict[str, Any],
+    ) -> None:
+        """Seat the user, let it speak where it speaks first, and give the agent a way to answer."""
+        history = setup.get("message_history") or terms["messages"]
+        doors = list(attempt.user_endpoints.values()) or [self._no_door(attempt)]
+        stop = terms["stops"][0]
+        spec = terms["user"]
+        user: User
+        if spec["kind"] == "scripted":
+            opened = not users_turn(history)
+            user = ScriptedUser(spec["opening"], spec["calls"], stop, opened=opened)
+        elif spec["kind"] == "replay":
+            user = ReplayedUser(spec["messages"], stop)
+        elif spec["kind"] == "model":
+            line = secrets.token_urlsafe(24)
+            model = {**spec["model"], "requestor": "user"}
+            await self._add_model(attempt, line, key, model, {}, {})
+            attempt.user_line = line
+            tools = [tool for door in doors for tool in door.tools]
+            seed = None if "seed" in (model.get("parameters") or {}) else spec.get("seed")
+            user = ModelUser(spec["scenario"], tools, history, asking(self._gateway, line), seed)
+        else:
+            raise ValueError(f"no user of the kind {spec['kind']!r}")
+        talk = attempt.conversation = Conversation(
+            terms, history, attempt.journal, user, attempt.endpoints.values(), doors
+        )
+        if terms["way"] == "tool":
+            if SERVER in attempt.endpoints:
+                raise ValueError(f"no environment of a conversation may be named {SERVER!r}")
+            speaking = Endpoint(
+                SERVER, RespondToUser(talk), Worker(self._zygote), attempt.journal, attempt.tally
+            )
+            attempt.endpoints[SERVER] = speaking
+            talk.join(speaking)
+            await speaking.start()
+        await talk.begin()
+
+    def _no_door(self, attempt: Attempt) -> Endpoint:
+        """Where the calls of a user go that has no tools: each is journaled, and refused."""
+        nothing = FunctionTools(Functions(name="none"), Worker(self._zygote), 1.0)
+        return Endpoint("none", nothing, None, attempt.journal, attempt.user_tally, "user")
+
     async def _add_model(
         self,
         attempt: Attempt,
+        token: str,
         key: tuple[str, int],
         model: dict[str, Any],
         limits: dict[str, Any],
@@ -289,25 +398,26 @@ class Host:
                 await gateway.start()
                 self._gateway = gateway
         await self._gateway.open(
-            attempt.token, attempt.journal, model, limits, budget_error, key[0], key[1]
+            token, attempt.journal, model, limits, budget_error, key[0], key[1]
         )
-        attempt.has_model = True
 
-    async def _end(self, attempt: Attempt) -> dict[str, Any]:
+    async def _end(
+        self, attempt: Attempt, reason: str | None = None, detail: str = ""
+    ) -> dict[str, Any]:
         self._by_token.pop(attempt.token, None)
         self._by_token.pop(attempt.user_token, None)
         endpoints = [*attempt.endpoints.values(), *attempt.user_endpoints.values()]
         await asyncio.gather(*(endpoint.close() for endpoint in endpoints), return_exceptions=True)
+        talk = attempt.conversation
+        if talk is not None:
+            await talk.close(reason, detail)
         if attempt.world is not None:
             await attempt.world.close()
-        model = dict(NO_MODEL)
-        if attempt.has_model and self._gateway is not None:
-            try:
-                settling = self._gateway.close(attempt.token)
-                model |= await asyncio.wait_for(settling, GATEWAY_CLOSE_SECONDS)
-            except Exception:
-                log.exception("the gateway did not settle an attempt; its record counts as cut")
-                attempt.journal.dropped = True
+        user = await self._settle(attempt, attempt.user_line) if attempt.user_line else None
+        model = NO_MODEL | (await self._settle(attempt, attempt.token) if attempt.has_model else {})
+        if user is not None:
+            user = {name: user.get(name) for name in USERS_PART}
+            model["waited_seconds"] = max(model["waited_seconds"], user["waited_seconds"] or 0.0)
         attempt.journal.close()
         tally = attempt.tally
         firsts = [tally.first_contact_at, model.pop("first_contact_at", None)]
@@ -321,7 +431,19 @@ class Host:
             **model,
             "dropped": attempt.journal.dropped,
             "environment_lost": attempt.world.lost if attempt.world is not None else None,
+            "conversation": talk.summary() if talk is not None else None,
+            "user": user,
         }
+
+    async def _settle(self, attempt: Attempt, line: str) -> dict[str, Any]:
+        """Close a line of the gateway; what it used, or {} where that cannot be told."""
+        assert self._gateway is not None
+        try:
+            return await asyncio.wait_for(self._gateway.close(line), GATEWAY_CLOSE_SECONDS)
+        except Exception:
+            log.exception("the gateway did not settle an attempt; its record counts as cut")
+            attempt.journal.dropped = True
+            return {}
 
     # ------------------------------------------------------------ HTTP
 
@@ -370,6 +492,7 @@ async def serve(control: socket.socket) -> None:
     verbs: dict[str, Verb] = {
         "prepare": host.prepare,
         "open": host.open,
+        "say": host.say,
         "state": host.state,
         "close": host.close,
         "stats": host.stats,

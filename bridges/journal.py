@@ -1,16 +1,17 @@
 """The append-only record of one try: what reached the bridges and the model, in one order.
 
 Claim: a row is in the kernel's hands before the request it tells of goes on, so whatever is killed
-next, the evidence holds all that happened up to then. Bridge and gateway share one `seq` counter,
-because "which calls came before the second model request" is asked of both files at once.
+next, the evidence holds all that happened up to then. All files share one `seq` counter, because
+"which calls came before the second model request" is asked of several at once.
 
-    bridge.jsonl    list, call, result       (tools)
-    model.jsonl     request, response        (models)
+    bridge.jsonl          list, call, result       (tools)
+    model.jsonl           request, response        (models)
+    conversation.jsonl    message, end             (what agent and user say; conversations only)
 
-Every row is one line of valid UTF-8 JSON that any reader takes: `seq` (from 1 over both files),
-`turn` (0 outside a conversation), `requestor`, `try`, `at` (Unix seconds, float), `event`, then the
-event's own fields. What no UTF-8 can hold (lone surrogates, stray bytes) is kept as visible text,
-`\\ud800` or `\\xff`.
+Every row is one line of valid UTF-8 JSON that any reader takes: `seq` (from 1 over all files),
+`turn` (the user's messages so far; 0 outside a conversation), `requestor`, `try`, `at` (Unix
+seconds, float), `event`, then the event's own fields. What no UTF-8 can hold (lone surrogates,
+stray bytes) is kept as visible text, `\\ud800` or `\\xff`.
 
 A journal that cannot write (a full disk) never fails the request at hand: it says so in `dropped`,
 and the attempt is not graded on evidence that has holes.
@@ -29,21 +30,25 @@ CONTRACT = 1
 """Version of what agents see of a bridge and readers of its record; part of the attempt key."""
 
 LIMIT_BYTES = 536_870_912
-"""Where a record is cut, both files together: an agent in a loop must not fill the disk."""
+"""Where a record is cut, all files together: an agent in a loop must not fill the disk."""
 
-File = Literal["bridge", "model"]
-FILES: dict[File, str] = {"bridge": "bridge.jsonl", "model": "model.jsonl"}
+File = Literal["bridge", "model", "conversation"]
+FILES: dict[File, str] = {
+    "bridge": "bridge.jsonl",
+    "model": "model.jsonl",
+    "conversation": "conversation.jsonl",
+}
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 class Journal:
-    """Both record files of one try. Used by one thread (the host's event loop).
+    """The record files of one try. Used by one thread (the host's event loop).
 
     Args:
         folder: the try's folder; it must exist.
         try_number: 1 for the first try; stands in every row.
-        limit_bytes: what both files may hold together; rows beyond it are dropped.
+        limit_bytes: what the files may hold together; rows beyond it are dropped.
 
     Attributes:
         turn: the conversation's turn, stamped on rows from now on.
@@ -62,7 +67,7 @@ class Journal:
         self._limit_bytes = limit_bytes
         self._seq = 0
         self._fds: dict[File, int] = {}
-        self._sizes: dict[File, int] = {"bridge": 0, "model": 0}
+        self._sizes: dict[File, int] = dict.fromkeys(FILES, 0)
         self._closed = False
         if not self.folder.is_dir():
             raise FileNotFoundError(f"{self.folder}: no such folder")
@@ -79,7 +84,7 @@ class Journal:
         """Write one row and hand it to the operating system; never raises.
 
         Args:
-            file: `bridge` or `model`.
+            file: `bridge`, `model` or `conversation`.
             event: the row's kind (docs/evidence.md).
             requestor: `agent`, `user` or `judge`: for whom the call was made.
             fields: the event's own keys; JSON values, or bytes (taken as UTF-8).

@@ -20,7 +20,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,8 @@ class Endpoint:
     Attributes:
         listed: True once its tools were listed.
         refusal: set where the doors are closed: what every further call is told instead of an answer.
+        watch: told of each call once it is journaled what it came to: requestor, the call's `seq`,
+            tool, arguments (JSON text), answer.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Endpoint:
         self.name = name
         self.listed = False
         self.refusal: str | None = None
+        self.watch: Callable[[str, int, str, str | None, Answer], None] | None = None
         self._environment = environment
         self._worker = worker
         self._journal = journal
@@ -133,6 +136,16 @@ class Endpoint:
         self._server.middleware.clear()
         self._manager: StreamableHTTPSessionManager | None = None
         self._managing: asyncio.Task[None] | None = None
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The tools it offers."""
+        return self._environment.tools
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names that its tools answer to."""
+        return self._by_name.keys()
 
     @property
     def has_tools(self) -> bool:
@@ -305,6 +318,8 @@ class Endpoint:
             log.exception("%s: a call of %s failed in the host", self.name, name)
             answer = Answer("tool_error", f"The tool failed: {type(error).__name__}.")
         self._finish(call, answer)
+        if self.watch is not None:
+            self.watch(self._requestor, call, name, sent.arguments, answer)
         return answer
 
     async def perform(self, name: str, arguments: str) -> Answer:

@@ -72,6 +72,8 @@ class RunningHost:
         root: Path | None = None,
         environments: list[dict[str, Any]] | None = None,
         model: dict[str, Any] | None = None,
+        setup: dict[str, Any] | None = None,
+        conversation: dict[str, Any] | None = None,
         **limits: Any,
     ) -> Opened:
         """An attempt with one `functions` environment of these tools, or with `environments`."""
@@ -89,6 +91,8 @@ class RunningHost:
             limits={"tool_seconds": 10, **limits},
             budget_error={"status": 402, "body": {"error": "spent"}},
             model=model,
+            setup=setup,
+            conversation=conversation,
             **{"try": 1},
         )
         return Opened(self, key, folder, answer)
@@ -114,15 +118,28 @@ class Opened:
     def url(self) -> str:
         return self.answer["servers"][0]["url"]
 
+    @property
+    def user_url(self) -> str:
+        return self.answer["user_servers"][0]["url"]
+
     def client(self) -> Bare:
         return Bare(self.url)
 
-    def close(self) -> dict[str, Any]:
-        return self.host.channel.call("close", timeout=30, attempt=self.key, **{"try": 1})
+    def state(self) -> dict[str, Any]:
+        """The hashes of its world's databases."""
+        return self.host.channel.call("state", timeout=60, attempt=self.key, **{"try": 1})
 
-    def rows(self, event: str | None = None) -> list[dict[str, Any]]:
-        """The rows of bridge.jsonl so far, those of one event."""
-        path = self.folder / "bridge.jsonl"
+    def say(self, text: str) -> dict[str, Any]:
+        return self.host.channel.call("say", timeout=60, attempt=self.key, text=text, **{"try": 1})
+
+    def close(self, reason: str | None = None) -> dict[str, Any]:
+        return self.host.channel.call(
+            "close", timeout=30, attempt=self.key, reason=reason, **{"try": 1}
+        )
+
+    def rows(self, event: str | None = None, file: str = "bridge") -> list[dict[str, Any]]:
+        """The rows of one of the record's files so far, those of one event."""
+        path = self.folder / f"{file}.jsonl"
         lines = path.read_bytes().splitlines() if path.exists() else []
         rows = [json.loads(line) for line in lines]
         return [row for row in rows if event in (None, row["event"])]
