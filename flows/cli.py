@@ -125,6 +125,17 @@ def convert(
     commands.convert(benchmark, source, [*names, *categories] or None)
 
 
+@main.command("import")
+@click.argument("format")
+@click.argument("file")
+@click.option("--name", help="What the agent is called in results.")
+def import_command(format: str, file: str, name: str | None) -> None:
+    """Load published results as attempts, to compare and to grade again (tau2)."""
+    from flows import importing
+
+    importing.import_file(format, file, name)
+
+
 @main.command()
 @click.argument("file")
 @_plan_options
