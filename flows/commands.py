@@ -80,8 +80,12 @@ def regrade(sweep: str | None) -> None:
         )
     order = ("solved", "failed", "grader_error", "corrupt")
     text = ", ".join(f"{counts[name]} {name}" for name in order if counts.get(name))
+    if counts.get("no_task"):
+        text += f"{', ' if text else ''}{counts['no_task']} left out: no task"
     say(f"{text or 'nothing to grade'} in {counts['sweeps']} sweep(s)")
     say(f"{counts.get('new', 0)} new grades, {counts.get('unchanged', 0)} as they stood")
+    for line in counts.get("agreement", ()):
+        say(line)
 
 
 # ---------------------------------------------------------------- planning

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flows.cli import say
 from suites.errors import InputError
 from suites.home import evidence_root
 from suites.loading_suites import list_suites, load_suite
 from suites.schema import LoadedSuite
-from tasks.imports.grades import GRADER
 from tasks.imports.mapping import Mapped, Mapping, map_simulations
 from tasks.imports.results import Results, read_results
-from tasks.imports.writing import Imported, imported_sweeps, write_import
+from tasks.imports.writing import Imported, write_import
 from warehouse.evidence import Evidence
 
 FORMATS = ("tau2",)
@@ -161,80 +157,3 @@ def _say_what_came_of_it(made: Imported, mapping: Mapping, path: Path) -> None:
 
 def _example(mapping: Mapping) -> str:
     return shlex.quote(mapping.mapped[0].task or "") if mapping.mapped else "ATTEMPT"
-
-
-# ---------------------------------------------------------------- agreement
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How published verdicts and ours compare, over one imported sweep.
-
-    Attributes:
-        file: the file's name.
-        agree: attempts where both give the same reward.
-        disagree: a line each of those that do not.
-        unknown: mapped attempts where one of the two is missing, a line each.
-        unmapped: attempts without a task.
-    """
-
-    file: str
-    agree: int
-    disagree: tuple[str, ...]
-    unknown: tuple[str, ...]
-    unmapped: int
-
-    def lines(self) -> list[str]:
-        """What is said of it."""
-        compared = self.agree + len(self.disagree)
-        text = f"{self.file}: {self.agree} of {compared} mapped agree with the published reward"
-        if self.unmapped:
-            text += f"; {self.unmapped} left out: no task"
-        if self.unknown:
-            text += f"; {len(self.unknown)} could not be compared"
-        return [text, *(f"  {line}" for line in (*self.disagree, *self.unknown))]
-
-
-def agreements(sweeps: list[str] | None = None) -> list[Agreement]:
-    """Of every import, or of those sweeps: the published grades beside the newest of ours."""
-    evidence = Evidence(evidence_root())
-    return [
-        _agreement(evidence, manifest)
-        for sweep_id, manifest in imported_sweeps(evidence).items()
-        if sweeps is None or sweep_id in sweeps
-    ]
-
-
-def _agreement(evidence: Evidence, manifest: dict[str, Any]) -> Agreement:
-    agree, unmapped = 0, 0
-    disagree, unknown = [], []
-    told = manifest["imported"]["simulations"]
-    for attempt, one in zip(manifest["attempts"], told, strict=True):
-        if one["task_id"] is None:
-            unmapped += 1
-            continue
-        label = f"simulation {one['simulation']}, task {one['task_id']} ({attempt['key'][:12]})"
-        grades = evidence.grades(attempt["key"])
-        published = [grade for grade in grades if grade["grader"] == GRADER]
-        ours = [grade for grade in grades if grade["grader"] != GRADER]
-        ours.sort(key=lambda grade: grade["graded_at"])
-        if not published or published[-1]["score"] is None:
-            unknown.append(f"{label}: no reward was published")
-        elif not ours:
-            unknown.append(f"{label}: not regraded")
-        elif ours[-1]["score"] is None:
-            error = ours[-1].get("error") or {}
-            unknown.append(f"{label}: {error.get('type')}: {error.get('message')}")
-        elif abs(ours[-1]["score"] - published[-1]["score"]) < 1e-6:
-            agree += 1
-        else:
-            words = f"published {published[-1]['score']:g}, regraded {ours[-1]['score']:g}"
-            disagree.append(f"{label}: {words}: {_why(ours[-1])}")
-    return Agreement(manifest["imported"]["file"], agree, tuple(disagree), tuple(unknown), unmapped)
-
-
-def _why(grade: dict[str, Any]) -> str:
-    failed = [
-        check["name"] for check in grade["checks"] if check["headline"] and check["passed"] is False
-    ]
-    return json.dumps(failed) if failed else "every check held"

@@ -10,6 +10,7 @@ from prefect import flow, task
 from suites.errors import InputError
 from suites.home import evidence_root
 from tasks.grading import grade_cell
+from tasks.imports.agreement import agreements
 from tasks.load import load as load_warehouse
 from tasks.plans import Plan
 from warehouse.evidence import Evidence
@@ -30,6 +31,10 @@ def regrade(sweep: str | None = None, again: bool = True) -> dict[str, Any]:
         sweep: a sweep's id, or the beginning of one; none: all sweeps.
         again: also attempts that have a grade of this grader's version; a grade that says the same as
             one on disk is not kept twice.
+
+    Returns:
+        Counts by what came of the attempts (see `grade_cell`), and `agreement`: lines on how the imported
+        ones among them compare with what was published.
     """
     evidence = Evidence(evidence_root())
     total: Counter[str] = Counter()
@@ -48,7 +53,8 @@ def regrade(sweep: str | None = None, again: bool = True) -> dict[str, Any]:
             if cell.refused is None:
                 total += Counter(regrade_cell(sweep_id, cell.cell, cell.label, again))
     load_warehouse()
-    return {"sweeps": len(chosen), **total}
+    agreement = [line for one in agreements(evidence, chosen) for line in one.lines()]
+    return {"sweeps": len(chosen), **total, "agreement": agreement}
 
 
 def sweep_ids(evidence: Evidence, sweep: str | None) -> list[str]:

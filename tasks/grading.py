@@ -23,7 +23,8 @@ def grade_cell(plan: Plan, cell: int, evidence: Evidence, *, again: bool = False
 
     Returns:
         `solved`, `failed`, `grader_error` over all finished attempts of the cell; `new` and `unchanged`
-        over those graded now; `corrupt`: bundles that could not be read.
+        over those graded now; `corrupt`: bundles that could not be read; `no_task`: imported attempts
+        of which nobody knows what was asked.
     """
     counts: Counter[str] = Counter()
     jobs: list[Job] = []
@@ -45,6 +46,9 @@ def _jobs(
     suite = plan.suites[plan.cells[cell].suite_digest].suite
     for planned in plan.of_cell(cell):
         key = planned["key"]
+        if not plan.has_task(planned):
+            counts["no_task"] += 1
+            continue
         try:
             bundle = evidence.published(key)
             if bundle is None:

@@ -96,13 +96,20 @@ class Plan:
             found.setdefault(planned["key"], planned)
         return found
 
+    def has_task(self, planned: dict[str, Any]) -> bool:
+        """False for an imported attempt of which nobody knows what task it is."""
+        return planned["task_id"] in self._tasks_of(planned)
+
     def task(self, planned: dict[str, Any]) -> Task:
         """The task of a planned attempt."""
+        return self._tasks_of(planned)[planned["task_id"]]
+
+    def _tasks_of(self, planned: dict[str, Any]) -> dict[str, Task]:
         suite_digest = self.cells[planned["cell"]].suite_digest
         if suite_digest not in self._tasks:
             suite = self.suites[suite_digest]
             self._tasks[suite_digest] = {task.id: task for task in suite.tasks}
-        return self._tasks[suite_digest][planned["task_id"]]
+        return self._tasks[suite_digest]
 
     def of_cell(self, cell: int) -> list[dict[str, Any]]:
         """The planned attempts of one cell, in order."""

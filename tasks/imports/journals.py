@@ -102,7 +102,14 @@ class _Writer:
                 for call, result in _paired(calls, messages[number + 1 :]):
                     self._call(call, result, requestor)
         end = {"reason": simulation.reason, "detail": detail_of(simulation)}
-        self._row("conversation", "end", "agent", None, **end, blame=BLAMES.get(simulation.reason))
+        self._row(
+            "conversation",
+            "end",
+            "user" if BLAMES.get(simulation.reason) == "user" else "agent",
+            None,
+            **end,
+            blame=BLAMES.get(simulation.reason),
+        )
         return self._made
 
     def _opening(self, messages: list[Row]) -> int:

@@ -1,0 +1,85 @@
+"""What was published of imported attempts beside what our grader makes of the same evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.imports.grades import GRADER
+from tasks.imports.writing import imported_sweeps
+from warehouse.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How published verdicts and ours compare, over one imported sweep.
+
+    Attributes:
+        file: the file's name.
+        agree: attempts where both give the same reward.
+        disagree: a line each of those that do not.
+        unknown: mapped attempts where one of the two is missing, a line each.
+        unmapped: attempts without a task.
+    """
+
+    file: str
+    agree: int
+    disagree: tuple[str, ...]
+    unknown: tuple[str, ...]
+    unmapped: int
+
+    def lines(self) -> list[str]:
+        """What is said of it."""
+        compared = self.agree + len(self.disagree)
+        text = f"{self.file}: {self.agree} of {compared} mapped agree with the published reward"
+        if self.unmapped:
+            text += f"; {self.unmapped} left out: no task"
+        if self.unknown:
+            text += f"; {len(self.unknown)} could not be compared"
+        return [text, *(f"  {line}" for line in (*self.disagree, *self.unknown))]
+
+
+def agreements(evidence: Evidence, sweeps: Iterable[str]) -> list[Agreement]:
+    """Of the imports among those sweeps: the published grades beside the newest of ours."""
+    chosen = set(sweeps)
+    return [
+        _agreement(evidence, manifest)
+        for sweep_id, manifest in imported_sweeps(evidence).items()
+        if sweep_id in chosen
+    ]
+
+
+def _agreement(evidence: Evidence, manifest: dict[str, Any]) -> Agreement:
+    agree, unmapped = 0, 0
+    disagree, unknown = [], []
+    told = manifest["imported"]["simulations"]
+    for attempt, one in zip(manifest["attempts"], told, strict=True):
+        if one["task_id"] is None:
+            unmapped += 1
+            continue
+        label = f"simulation {one['simulation']}, task {one['task_id']} ({attempt['key'][:12]})"
+        grades = evidence.grades(attempt["key"])
+        published = [grade for grade in grades if grade["grader"] == GRADER]
+        ours = [grade for grade in grades if grade["grader"] != GRADER]
+        ours.sort(key=lambda grade: grade["graded_at"])
+        if not published or published[-1]["score"] is None:
+            unknown.append(f"{label}: no reward was published")
+        elif not ours:
+            unknown.append(f"{label}: not regraded")
+        elif ours[-1]["score"] is None:
+            error = ours[-1].get("error") or {}
+            unknown.append(f"{label}: {error.get('type')}: {error.get('message')}")
+        elif abs(ours[-1]["score"] - published[-1]["score"]) < 1e-6:
+            agree += 1
+        else:
+            words = f"published {published[-1]['score']:g}, regraded {ours[-1]['score']:g}"
+            disagree.append(f"{label}: {words}: {_why(ours[-1])}")
+    return Agreement(manifest["imported"]["file"], agree, tuple(disagree), tuple(unknown), unmapped)
+
+
+def _why(grade: dict[str, Any]) -> str:
+    failed = [
+        check["name"] for check in grade["checks"] if check["headline"] and check["passed"] is False
+    ]
+    return f"did not hold: {', '.join(failed)}" if failed else "every check held"
