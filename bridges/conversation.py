@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from bridges.conversation_tool import SPEAK, TOOL
 from bridges.environments import Answer
 from bridges.journal import Journal
 from bridges.server import Endpoint
@@ -40,24 +41,6 @@ own is the user's fault: it would not let go."""
 REPEATS = 3
 """A user that says the same thing so often in a row is broken."""
 
-SERVER = "user"
-"""Name of the MCP server that a harness which runs once speaks to the user through."""
-TOOL = Tool(
-    name="respond_to_user",
-    description=(
-        "Say something to the user you are talking to, and get their reply. This is the only way to "
-        "reach them: text that you write anywhere else is not seen by anyone. The result is what the "
-        "user answers, or a note that the user has ended the conversation; when it has ended, stop."
-    ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "message": {"type": "string", "description": "What you say to the user."},
-        },
-        "required": ["message"],
-        "additionalProperties": False,
-    },
-)
 _OVER = "The conversation is over: nothing more can be said or done."
 
 
@@ -180,7 +163,7 @@ class Conversation:
         if self.end is not None or answer.status == "cancelled":
             return
         if requestor == "agent":
-            if tool == TOOL.name and answer.status == "ok":
+            if tool == SPEAK and answer.status == "ok":
                 return  # it was a message, and has been counted as one
             self._without_action = 0
             self.transcript += _call_and_result(f"call-{seq}", tool, arguments or "{}", answer.text)
@@ -307,7 +290,7 @@ class RespondToUser:
     user may take long, and the attempt's own deadline holds."""
 
     judges_calls = False
-    tools = (TOOL,)
+    tools = (Tool.model_validate(TOOL),)
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation

@@ -41,7 +41,8 @@ from pydantic import TypeAdapter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridges.answering import Answering, Verb
-from bridges.conversation import SERVER, Conversation, RespondToUser, users_turn
+from bridges.conversation import Conversation, RespondToUser, users_turn
+from bridges.conversation_tool import SERVER
 from bridges.functions import FunctionTools
 from bridges.journal import CONTRACT, Journal
 from bridges.server import Endpoint, Tally, refuse

@@ -30,6 +30,7 @@ from bridges import scripted_chat
 from bridges.answering import Answering
 from bridges.scripted_behaviours import Asked, Script, Step, fault, next_step, planned_calls
 from bridges.scripted_playbook import Playbook
+from bridges.scripted_talk import next_in_conversation
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -57,6 +58,8 @@ class Player:
             return broken
         if self._playbook:
             return self._playbook.next(asked)
+        if self.script.conversation is not None:
+            return next_in_conversation(self.script, self._calls, asked)
         return next_step(self.script, self._calls, asked)
 
     def count(self, usage: Mapping[str, Any]) -> None:

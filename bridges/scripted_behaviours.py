@@ -6,6 +6,9 @@ inside an attempt: the next step is read from the request (how many tool calls t
 hold), so a request that is repeated gets the same answer, and a harness that makes one call at a
 time is served as well as one that makes all at once.
 
+Where the script says that there is a user to talk to (bridges/scripted_talk.py), what they say is
+part of that.
+
 All chance comes from the attempt's seed. Faults of noisy's endpoint (429, 500) also depend on the
 try and on the number of the request, for a repeated request must be able to succeed.
 """
@@ -64,6 +67,10 @@ class Asked:
     """Names of the tools offered, as this harness names them."""
     parallel: bool = True
     """Whether several calls in one response are allowed."""
+    called: tuple[str, ...] = ()
+    """Names of the tool calls that the messages already hold, as this harness names them."""
+    texts: int = 0
+    """Assistant messages so far that say something and call nothing."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +82,14 @@ class Script:
     try_number: int
     settings: Mapping[str, Any]
     gold: tuple[Mapping[str, Any], ...]
-    """The oracle's calls: `{tool, arguments}`."""
+    """The oracle's calls: `{tool, arguments}`, in a conversation also `requestor`."""
     vandal: Mapping[str, Any] | None
     answer: str
     tools: tuple[Mapping[str, Any], ...]
     """The attempt's tools: `{name, input_schema, …}`."""
+    conversation: Mapping[str, Any] | None = None
+    """Where there is a user: `{way, given: {made, said}}`, with how many tool calls and how many texts
+    of the assistant the prompt already holds from before the conversation."""
 
     @classmethod
     def of(cls, script: Mapping[str, Any]) -> Script:
@@ -109,6 +119,7 @@ class Script:
             vandal=oracle.get("vandal"),
             answer=oracle.get("answer") or "Done.",
             tools=tuple(script.get("tools") or ()),
+            conversation=script.get("conversation"),
         )
 
     def random(self, purpose: str) -> Random:
@@ -176,6 +187,11 @@ def fault(script: Script, request: int) -> Step | None:
     return None
 
 
+def is_agents(call: Mapping[str, Any]) -> bool:
+    """Whether a gold call is the agent's own, and not one that it asks the user for."""
+    return (call.get("requestor") or "agent") == "agent"
+
+
 def offered(wire_name: str, names: Sequence[str]) -> str:
     """The name by which a harness offers a tool: itself, or it with a prefix (`mcp__bridge__x`)."""
     if wire_name in names:
@@ -231,8 +247,9 @@ def _wrong_call(script: Script) -> list[Mapping[str, Any]]:
     """One legal call too many: the suite's own, a gold call again, or any tool at all."""
     if script.vandal:
         return [script.vandal]
-    if script.gold:
-        return [script.gold[-1]]
+    own = [call for call in script.gold if is_agents(call)]
+    if own:
+        return [own[-1]]
     return [_made_up(tool) for tool in script.tools[:1]]
 
 

@@ -27,14 +27,24 @@ def asked_of(request: Mapping[str, Any]) -> Asked:
     messages = [m for m in request.get("messages") or () if isinstance(m, dict)]
     assistants = [m for m in messages if m.get("role") == "assistant"]
     users = [m for m in messages if m.get("role") == "user"]
+    calls = [c for m in assistants for c in m.get("tool_calls") or ()]
     tools = [t.get("function") or t for t in request.get("tools") or () if isinstance(t, dict)]
     return Asked(
-        made=sum(len(m.get("tool_calls") or ()) for m in assistants),
+        made=len(calls),
         assistants=len(assistants),
         last_user=_text(users[-1].get("content")) if users else "",
         tools=tuple(t["name"] for t in tools if isinstance(t.get("name"), str)),
         parallel=request.get("parallel_tool_calls") is not False,
+        called=tuple(map(_name, calls)),
+        texts=sum(
+            bool(_text(m.get("content")).strip()) and not m.get("tool_calls") for m in assistants
+        ),
     )
+
+
+def _name(call: Any) -> str:
+    function = call.get("function") if isinstance(call, dict) else None
+    return str(function.get("name")) if isinstance(function, dict) else ""
 
 
 def usage_of(request: Mapping[str, Any], step: Step) -> dict[str, Any]:
