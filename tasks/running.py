@@ -9,10 +9,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from bridges.channel import ChannelClosed, RemoteError
 from suites.home import dyno_home, evidence_root
+from suites.schema import Tau2World
 from tasks.attempt.environment import Place, render
+from tasks.attempt.job import Job, Workshop
 from tasks.attempt.lease import Leases, process_identity
-from tasks.attempt.life import Job, Workshop, run_attempt
+from tasks.attempt.life import run_attempt
 from tasks.attempt.processes import Processes
 from tasks.plans import Plan
 from tasks.refusals import resolved_limits
@@ -44,13 +47,28 @@ def workshop() -> Workshop:
 
 
 def prestart(plan: Plan) -> None:
-    """Begin to start what this plan's attempts need, so that their imports pass side by side."""
+    """Begin to start what this plan's attempts need, so that imports and worlds load side by side."""
     warm = {
         (render(h.warm.python, {"python": sys.executable}), h.warm.imports)
         for h in (cell.harness_definition for cell in plan.cells if cell.refused is None)
         if h.warm
     }
-    workshop().processes.prestart(warm)
+    processes = workshop().processes
+    processes.prestart(warm)
+    suites = {cell.suite_digest for cell in plan.cells if cell.refused is None}
+    tuples = {id(t.environments): t.environments for s in suites for t in plan.suites[s].tasks}
+    worlds = {e.name: e for made in tuples.values() for e in made if isinstance(e, Tau2World)}
+    if worlds:
+        told = [world.model_dump(mode="json") for world in worlds.values()]
+        threading.Thread(target=_prepare, args=(processes, told), daemon=True).start()
+
+
+def _prepare(processes: Processes, environments: list[dict[str, Any]]) -> None:
+    """Have the host load worlds once it is up; what cannot be loaded is told by attempts."""
+    try:
+        processes.host().call("prepare", environments=environments, timeout=60)
+    except (ChannelClosed, RemoteError, TimeoutError):
+        pass
 
 
 def close_workshop() -> None:
@@ -133,4 +151,5 @@ def job_of(plan: Plan, key: str) -> Job:
             "difficulty": task.difficulty,
             "repeat": planned["repeat"],
         },
+        user=cell.user if task.user else None,
     )

@@ -11,7 +11,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from suites.schema import Ending, ExitMeaning, Harness, Task
+from suites.schema import Blame, Ending, ExitMeaning, Harness, Task
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,13 @@ class Verdict:
         ending: as in the design's terms.
         detail: what happened, in words.
         error_class: a key of `policy.ERRORS` where the run is no result.
+        blame: whom to blame, where the policy table cannot know.
     """
 
     ending: Ending
     detail: str
     error_class: str | None = None
+    blame: Blame | None = None
 
 
 def judge(
@@ -39,42 +41,94 @@ def judge(
     """The ending of one run.
 
     Args:
-        report: the launcher's (exit_code, signal, killed, …).
+        report: the launcher's (exit_code, signal, killed, …), of the last launch where there were
+            several; empty where nothing was launched.
         summary: the host's account of the attempt.
         stopped_for: why we ended the harness ourselves (`timeout`, `budget`, `host_lost`), or None.
     """
-    code, number = report.get("exit_code"), report.get("signal")
-    said = f"it exited with {code}" if number is None else f"it ended by {_signal_name(number)}"
-    natural = _natural(harness, code, number, stopped_for, said)
-    lost = _surroundings(task, summary, stopped_for, said)
+    own = natural(harness, report, stopped_for)
+    talk = summary.get("conversation") or {}
+    said = _said(report)
+    lost = _surroundings(task, report, summary, stopped_for, said)
     if lost:
-        return Verdict(natural.ending, lost[1], lost[0])
-    if summary.get("budget") and natural.ending in ("clean", "crashed", "refused"):
-        # It was told that its budget is spent; whatever it made of that, even a complaint that its
-        # endpoint is out of reach, is the end of its budget.
-        return Verdict("budget", f"its budget of {summary['budget']} was spent ({said})")
-    return natural
+        error_class, detail, blame = lost
+        return Verdict(own.ending, detail, error_class, blame)
+    if not report and talk.get("ended") and stopped_for is None:
+        return Verdict("clean", f"{talk['detail']}; the harness was not needed")
+    if own.ending in ("clean", "crashed", "refused"):
+        if summary.get("budget"):
+            # It was told that its budget is spent; whatever it made of that, even a complaint that its
+            # endpoint is out of reach, is the end of its budget.
+            return Verdict("budget", f"its budget of {summary['budget']} was spent ({said})")
+        if talk.get("ended") in CUT_OFF:
+            return Verdict("budget", f"{talk['detail']} ({said})", blame=talk.get("blame"))
+    if own.ending == "clean" and talk.get("ended") == "agent_error":
+        return Verdict("crashed", f"{talk['detail']} ({said})")
+    return own
+
+
+CUT_OFF = ("max_steps", "too_many_errors")
+"""Ends of a conversation that are the end of what it may use."""
+
+
+def reason_for(own: Verdict, stopped_for: str | None, *, spent: bool) -> str | None:
+    """The benchmark's word for how a conversation ended that the harness's own end has ended.
+
+    Args:
+        own: what the harness's end means (`natural`).
+        stopped_for: why we ended it ourselves, or None.
+        spent: a model call was refused, since the budget is spent.
+    """
+    if stopped_for in ("stop", "host_lost"):
+        return None
+    if spent or own.ending == "budget":
+        return "max_steps"
+    if own.ending == "timeout":
+        return "timeout"
+    return "agent_stop" if own.ending == "clean" else "agent_error"
 
 
 def _surroundings(
-    task: Task, summary: dict[str, Any], stopped_for: str | None, said: str
-) -> tuple[str, str] | None:
+    task: Task,
+    report: dict[str, Any],
+    summary: dict[str, Any],
+    stopped_for: str | None,
+    said: str,
+) -> tuple[str, str, Blame | None] | None:
+    """The class, the words, and the blame where it is not the table's; None if all was well."""
     if stopped_for == "host_lost":
-        return "host_lost", "the host of bridges and gateway died"
+        return "host_lost", "the host of bridges and gateway died", None
     if summary.get("dropped"):
-        return "evidence_lost", "the journal could not be written whole"
+        return "evidence_lost", "the journal could not be written whole", None
     upstream = summary.get("upstream_error")
     if upstream:
-        return upstream["class"], f"{upstream['detail']} ({said})"
+        return upstream["class"], f"{upstream['detail']} ({said})", None
+    if summary.get("environment_lost"):
+        return "environment_failed", f"{summary['environment_lost']} ({said})", None
+    lost = _lost_user(summary, said)
+    if lost:
+        return lost
     has_tools = any(getattr(e, "tools", True) for e in task.environments if e.audience == "agent")
-    if has_tools and not summary.get("listed") and not summary.get("tool_calls"):
-        return "bridge_unlisted", f"it never listed the tools of its bridge ({said})"
+    if report and has_tools and not summary.get("listed") and not summary.get("tool_calls"):
+        return "bridge_unlisted", f"it never listed the tools of its bridge ({said})", None
     return None
 
 
-def _natural(
-    harness: Harness, code: int | None, number: int | None, stopped_for: str | None, said: str
-) -> Verdict:
+def _lost_user(summary: dict[str, Any], said: str) -> tuple[str, str, Blame | None] | None:
+    """A user that could not go on; its endpoint's failures are of the classes of any endpoint's."""
+    upstream = (summary.get("user") or {}).get("upstream_error")
+    if upstream:
+        blame: Blame | None = "user" if upstream["class"] == "upstream_error" else None
+        return upstream["class"], f"the user's model: {upstream['detail']} ({said})", blame
+    talk = summary.get("conversation") or {}
+    if talk.get("ended") == "user_error":
+        return "user_failed", f"{talk['detail']} ({said})", None
+    return None
+
+
+def natural(harness: Harness, report: dict[str, Any], stopped_for: str | None) -> Verdict:
+    """What the end of a harness means by itself."""
+    code, number, said = report.get("exit_code"), report.get("signal"), _said(report)
     if stopped_for == "timeout":
         return Verdict("timeout", "the deadline passed and it was stopped")
     if stopped_for == "budget":
@@ -95,6 +149,18 @@ def _natural(
     if meaning == "killed":
         return Verdict("killed", f"{said}: killed from outside", "harness_killed")
     return Verdict(meaning, said)
+
+
+def _said(report: dict[str, Any]) -> str:
+    """How it ended, in words."""
+    if not report:
+        return "it was not started"
+    number = report.get("signal")
+    return (
+        f"it exited with {report.get('exit_code')}"
+        if number is None
+        else f"it ended by {_signal_name(number)}"
+    )
 
 
 def _default_meaning(code: int) -> ExitMeaning | Literal["missing", "killed"]:

@@ -4,7 +4,7 @@
       home/      HOME; config files of the harness are written here
       work/      working directory
       tmp/       TMPDIR
-      in/        prompt.txt, messages.json, mcp.json (what the templates' *_file variables name)
+      in/        prompt.txt, message.txt, messages.json, mcp.json (what the *_file variables name)
 
 Nothing is inherited but PATH. Templates are strict: a variable that does not exist is an error at
 planning time (`check_templates`), not an empty string at run time.
@@ -29,6 +29,7 @@ import jinja2
 from suites.errors import InputError
 from suites.home import PROJECT, dyno_home
 from suites.schema import Harness, Limits, Message, Task
+from tasks.attempt.policy import InfrastructureError
 from warehouse.evidence import write_atomically
 
 COMMANDS = PROJECT / "bridges" / "commands"
@@ -38,6 +39,9 @@ VARIABLES = (
     "prompt",
     "prompt_file",
     "messages_file",
+    "message",
+    "message_file",
+    "turn",
     "servers",
     "mcp_config",
     "model_url",
@@ -105,6 +109,39 @@ class Invocation:
     """The interpreter of a warm harness's launcher."""
 
 
+@dataclass(frozen=True)
+class Told:
+    """What one launch is told.
+
+    Attributes:
+        messages: with their roles, in chat form; what they hold beside text is in chat form too.
+        prompt: the same as one text.
+        message: the newest message of the user; "" where there is none.
+        turn: which turn of the agent this is, from 1; 1 where there are no turns.
+    """
+
+    messages: list[dict[str, Any]]
+    prompt: str
+    message: str = ""
+    turn: int = 1
+
+    @classmethod
+    def of(cls, task: Task) -> Told:
+        """All of a task that is no conversation."""
+        prompt = prompt_of(task.messages)
+        messages = [message.model_dump() for message in task.messages]
+        if task.policy:
+            prompt = f"{task.policy}\n\n{prompt}"
+            messages.insert(0, {"role": "system", "content": task.policy})
+        return cls(messages, prompt, newest_of_user(messages))
+
+
+def newest_of_user(messages: list[dict[str, Any]]) -> str:
+    """The text of the last message of the user; "" where there is none."""
+    said = [message["content"] for message in messages if message["role"] == "user"]
+    return said[-1] if said else ""
+
+
 def prompt_of(messages: tuple[Message, ...]) -> str:
     """The task as one text, for harnesses that take a single prompt.
 
@@ -119,7 +156,7 @@ def prompt_of(messages: tuple[Message, ...]) -> str:
 def invocation(
     harness: Harness,
     harness_dir: str,
-    task: Task,
+    told: Told,
     place: Place,
     opened: dict[str, Any],
     *,
@@ -135,26 +172,27 @@ def invocation(
         opened: the host's answer to `open` (servers, model_url, model_token).
         deadline: unix seconds, told to the harness.
         marker: value of DYNO_ATTEMPT, by which left-over processes are found without namespaces.
+
+    Raises:
+        InfrastructureError: the command line is longer than this machine takes.
     """
     folder = place.root / "in"
-    prompt = prompt_of(task.messages)
-    if task.policy:
-        prompt = f"{task.policy}\n\n{prompt}"
     servers = opened["servers"]
     files = {
         "prompt_file": folder / "prompt.txt",
         "messages_file": folder / "messages.json",
+        "message_file": folder / "message.txt",
         "mcp_config": folder / "mcp.json",
     }
-    files["prompt_file"].write_text(prompt, "utf-8", "surrogatepass")
-    messages = [message.model_dump() for message in task.messages]
-    if task.policy:
-        messages.insert(0, {"role": "system", "content": task.policy})
-    files["messages_file"].write_text(json.dumps(messages))
+    files["prompt_file"].write_text(told.prompt, "utf-8", "surrogatepass")
+    files["message_file"].write_text(told.message, "utf-8", "surrogatepass")
+    files["messages_file"].write_text(json.dumps(told.messages))
     config = {"mcpServers": {s["name"]: {"type": "http", "url": s["url"]} for s in servers}}
     files["mcp_config"].write_text(json.dumps(config))
     values = {
-        "prompt": prompt,
+        "prompt": told.prompt,
+        "message": told.message,
+        "turn": told.turn,
         **{name: str(path) for name, path in files.items()},
         "servers": servers,
         "model_url": opened.get("model_url") or "",
@@ -169,7 +207,8 @@ def invocation(
         "harness_dir": harness_dir,
         "settings": harness.settings,
     }
-    for name, text in harness.files.items():
+    again = harness.conversation == "resume" and told.turn > 1
+    for name, text in () if again else harness.files.items():
         target = place.root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(render(text, values))
@@ -178,13 +217,48 @@ def invocation(
         stdin = folder / "stdin"
         stdin.write_text(render(harness.stdin, values), "utf-8", "surrogatepass")
     warm = harness.warm
-    return Invocation(
-        argv=[render(part, values) for part in harness.command],
+    name, command = ("resume", harness.resume) if again else ("command", harness.command)
+    call = Invocation(
+        argv=[render(part, values) for part in command],
         env=_environment(harness, place, values, marker),
         stdin=stdin,
         script=render(warm.script, values) if warm else None,
         python=render(warm.python, values) if warm else None,
     )
+    if not warm:  # a fork is handed its arguments; only a new program's pass through the kernel
+        _refuse_too_long(harness, name, call)
+    return call
+
+
+LONGEST_ARGUMENT = 131_072 if sys.platform == "linux" else None
+"""Bytes of one argument or variable with its end, by Linux's MAX_ARG_STRLEN."""
+
+
+def _refuse_too_long(harness: Harness, command: str, call: Invocation) -> None:
+    """Refuse what the kernel would refuse (E2BIG), while it is known which template is to blame."""
+    sizes = {
+        **{f"{command}[{n}]": _size(part) for n, part in enumerate(call.argv)},
+        **{f"env.{name}": _size(f"{name}={value}") for name, value in call.env.items()},
+    }
+    longest = max(sizes, key=lambda name: sizes[name])
+    if LONGEST_ARGUMENT and sizes[longest] > LONGEST_ARGUMENT:
+        takes = f"this machine takes {LONGEST_ARGUMENT - 1} of one argument"
+    elif sum(sizes.values()) + 8 * len(sizes) > os.sysconf("SC_ARG_MAX") - 4096:
+        takes = (
+            f"this machine takes {os.sysconf('SC_ARG_MAX')} of arguments and environment together"
+        )
+    else:
+        return
+    raise InfrastructureError(
+        "harness_config",
+        f"`{longest}` of the harness {harness.name} is {sizes[longest] - 1} bytes long when rendered, "
+        f"and {takes}: pass it by file (`prompt_file`, `messages_file`), or by `stdin`",
+    )
+
+
+def _size(text: str) -> int:
+    """Bytes of a C string."""
+    return len(text.encode("utf-8", "surrogatepass")) + 1
 
 
 @cache
@@ -252,6 +326,7 @@ def check_templates(harness: Harness, where: str) -> None:
         "settings": harness.settings,
         "deadline": 0.0,
         "seed": 0,
+        "turn": 1,
         "harness_dir": str(Path(where).parent),
     }
     for key, text in _templates(harness):
@@ -267,6 +342,7 @@ def check_templates(harness: Harness, where: str) -> None:
 
 def _templates(harness: Harness) -> list[tuple[str, str]]:
     found = [(f"command[{i}]", text) for i, text in enumerate(harness.command)]
+    found += [(f"resume[{i}]", text) for i, text in enumerate(harness.resume)]
     found += [(f"files.{name}", text) for name, text in harness.files.items()]
     found += [(f"env.{name}", text) for name, text in harness.env.items()]
     found += [

@@ -5,6 +5,9 @@
       claim folder · make place · host.open · render · launcher.launch · supervise (deadline, budget,
       stop; the kill ladder) · host.close · what does this ending mean? · keep what is left · seal
 
+Where the harness holds a conversation turn by turn, render, launch and supervise come again for each of
+its turns (`converse.py`), under one deadline.
+
 A try always leaves a sealed bundle unless this process is killed; then the folder without
 `attempt.json` says so (`interrupted`). An infrastructure error is sealed too, is never published, and is
 raised, so that nothing above can mistake it for a result.
@@ -13,98 +16,27 @@ raised, so that nothing above can mistake it for a result.
 from __future__ import annotations
 
 import errno
-import json
-import queue
 import secrets
-import threading
 import time
-from concurrent.futures import Future
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bridges.channel import Channel, ChannelClosed, RemoteError
-from suites.schema import Ending, Harness, Limits, Model, Task
+from suites.schema import Ending, Model
+from tasks.attempt import converse
 from tasks.attempt.collect import keep_files
-from tasks.attempt.endings import judge
-from tasks.attempt.environment import Invocation, Place, invocation
-from tasks.attempt.lease import Leases
+from tasks.attempt.endings import judge, natural, reason_for
+from tasks.attempt.environment import Invocation, Place, Told, invocation
+from tasks.attempt.job import Done, Job, Workshop
 from tasks.attempt.policy import ENDINGS, InfrastructureError
-from tasks.attempt.processes import Processes
-from warehouse.evidence import Bundle, Evidence
-from warehouse.shards import ShardWriter
+from tasks.attempt.supervision import Watch
+from warehouse.evidence import Bundle
 
-BUDGET_GRACE = 10.0
-"""Seconds a harness has to end by itself after it was told that its budget is spent."""
-TERM_GRACE = 3.0
-"""Seconds between SIGTERM and SIGKILL."""
-STOP_GRACE = 1.0
-"""The same, where a person is waiting for Ctrl-C to take."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """One attempt to run, with everything resolved.
-
-    Attributes:
-        stamp: the cell's stamp; `seed` and `date` are added when the try is sealed.
-        task_identity: what `attempt.json` says of the task (suite, version, id, category, repeat).
-    """
-
-    key: str
-    sweep_id: str
-    task: Task
-    harness: Harness
-    harness_dir: str
-    model: Model
-    limits: Limits
-    seed: int
-    repeat: int
-    stamp: dict[str, Any]
-    task_identity: dict[str, Any]
-
-
-@dataclass
-class Workshop:
-    """What the attempts of one worker share.
-
-    Attributes:
-        run: folder for the tries' places.
-        stopping: set when the sweep is to stop; every supervised harness is then ended.
-        fatal: why nothing more can be run here (a full disk), in words; None while all is well.
-    """
-
-    evidence: Evidence
-    processes: Processes
-    leases: Leases
-    shards: ShardWriter
-    run: Path
-    stopping: threading.Event = field(default_factory=threading.Event)
-    fatal: str | None = None
-    _wakers: set[queue.SimpleQueue[str]] = field(default_factory=set)
-
-    def stop(self) -> None:
-        """End everything that runs; attempts in flight are sealed as cancelled."""
-        self.stopping.set()
-        for waker in list(self._wakers):
-            waker.put("stop")
-
-    def close(self) -> None:
-        """Release what is held; the last thing a worker does."""
-        self.leases.close()
-        self.processes.stop()
-
-
-@dataclass(frozen=True)
-class Done:
-    """An attempt with a result.
-
-    Attributes:
-        reused: True if it was done before, here or by another sweep.
-    """
-
-    bundle: Bundle
-    reused: bool
+OPEN_SECONDS = 60.0
+"""How long the host may take to open an attempt: worlds are made, workers started."""
+USER_OPEN_SECONDS = 900.0
+"""The same, where a model plays the user and says the first words meanwhile; beyond what its gateway
+spends on repeating a call that is shed."""
 
 
 def run_attempt(job: Job, shop: Workshop) -> Done:
@@ -171,18 +103,22 @@ class Life:
         self.shop = shop
         self.folder = folder
         self.number = int(folder.name.removeprefix("try-"))
+        self.watch = Watch(shop.stopping)
         self.place: Place | None = None
         self.host: Channel | None = None
         self.opened: dict[str, Any] = {}
         self.summary: dict[str, Any] = {}
-        self.report: dict[str, Any] = {}
-        self.stopped_for: str | None = None
-        """Why we ended the harness: `timeout`, `budget` or `stop`; None if it ended by itself."""
+        self.reports: list[dict[str, Any]] = []
+        """The launcher's, one a launch."""
+        self.turns: converse.Turns | None = None
         self.error: InfrastructureError | None = None
         self.started_at = time.time()
         self.ended_at = self.started_at
-        self._waited = 0.0
-        self._waiting_since: float | None = None
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The launcher's of the last launch; empty where there was none."""
+        return self.reports[-1] if self.reports else {}
 
     # ------------------------------------------------------------ the parts, in order
 
@@ -190,170 +126,189 @@ class Life:
         """All of it but the sealing."""
         self.host = self.shop.processes.host()
         self.place = Place.make(self.shop.run, self.job.key, self.number)
-        self.events: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.shop.processes.watch(self.job.key, self.number, self._on_event)
-        self.shop._wakers.add(self.events)
+        self.shop.processes.watch(self.job.key, self.number, self.watch.on_event)
+        self.shop.wake(self.watch.events)
         if self.shop.stopping.is_set():
             raise InfrastructureError("cancelled", "the sweep was stopped")
-        self.opened = self.host.call(
-            "open",
-            attempt=self.job.key,
-            **{"try": self.number},
-            folder=str(self.folder),
-            environments=[e.model_dump(mode="json") for e in self.job.task.environments],
-            limits=self.job.limits.model_dump(),
-            budget_error=self.job.harness.budget_error.model_dump(),
-            model=self._model(),
-            timeout=60,
-        )
         try:
-            self._supervise(self._launch())
+            self._open()
+            self.started_at = time.time()
+            self.watch.start(self.job.limits.seconds)
+            talk = self.opened.get("conversation")
+            if self.job.takes_turns:
+                self._hold_turns(talk)
+            elif talk is None:
+                self._launch(Told.of(self.job.task), *self._outputs())
+            elif talk["ended"] is None:
+                told = converse.told_by_tool(self.job.task, talk["messages"])
+                self._launch(told, *self._outputs())
         finally:
             self.ended_at = time.time()
             self._close()
 
+    def _open(self) -> None:
+        assert self.host is not None
+        job, task = self.job, self.job.task
+        talk = converse.terms(job, self._described)
+        optional = {"setup": task.setup, "conversation": talk}
+        future = self.host.start(
+            "open",
+            attempt=job.key,
+            **{"try": self.number},
+            folder=str(self.folder),
+            environments=[e.model_dump(mode="json") for e in task.environments],
+            limits=job.limits.model_dump(),
+            budget_error=job.harness.budget_error.model_dump(),
+            model=self._model(),
+            **{name: value for name, value in optional.items() if value is not None},
+        )
+        called = job.user is not None and job.user.model is not None
+        self.watch.start(USER_OPEN_SECONDS if called else OPEN_SECONDS)
+        opened = self.watch.over_answer(future)
+        if opened is not None:
+            self.opened = opened
+        elif self.watch.stopped_for == "stop":
+            raise InfrastructureError("cancelled", "the sweep was stopped")
+        elif self.watch.stopped_for == "host_lost":
+            raise ChannelClosed("open")
+        elif called:
+            raise InfrastructureError("user_failed", "the user's model did not begin to speak")
+        else:
+            raise TimeoutError(f"the host did not open the attempt in {OPEN_SECONDS:g} s")
+
     def _model(self) -> dict[str, Any] | None:
         """The model as the host wants it; None where the harness brings its own."""
-        model = self.job.model
-        if self.job.harness.wire == "none" or model.endpoint == "none":
+        job = self.job
+        if job.harness.wire == "none" or job.model.endpoint == "none":
             return None
+        oracle = job.task.oracle
+        known: dict[str, Any] = {
+            "oracle": oracle.model_dump(mode="json") if oracle else {},
+            "tools": [
+                tool.model_dump(mode="json", exclude={"run", "result"})
+                for environment in job.task.environments
+                for tool in environment.tools
+            ],
+        }
+        if job.task.user:
+            known["conversation"] = {"way": job.way, "given": converse.given(job.task)}
+        return self._described(job.model, known)
+
+    def _described(self, model: Model, known: dict[str, Any]) -> dict[str, Any]:
+        """A model as the host wants it.
+
+        Args:
+            known: what a scripted one has to know.
+        """
         described = model.model_dump(mode="json", exclude={"description", "estimate", "scripted"})
         described["model"] = model.model or model.name
         described["scripted"] = None
         if model.is_scripted:
-            oracle = self.job.task.oracle
             described["scripted"] = {
                 "behaviour": model.behaviour,
                 "settings": model.scripted,
                 # Another try meets other weather: the errors of `noisy` are drawn anew, its answers not.
                 "seed": self.job.seed,
-                "oracle": oracle.model_dump(mode="json") if oracle else {},
-                "tools": [
-                    tool.model_dump(mode="json", exclude={"run", "result"})
-                    for environment in self.job.task.environments
-                    for tool in environment.tools
-                ],
+                **known,
             }
         return described
 
-    def _launch(self) -> Future[dict[str, Any]]:
+    def _outputs(self) -> tuple[Path, Path]:
+        return self.folder / "stdout", self.folder / "stderr"
+
+    def _launch(self, told: Told, stdout: Path, stderr: Path) -> dict[str, Any]:
+        """Run the harness once, watched over, and keep the launcher's report."""
         assert self.place is not None
         job = self.job
-        self.deadline = time.time() + (job.limits.seconds or 1e9)
+        if job.way == "turns" and self.reports:  # nothing of an earlier turn is left for this one
+            self.place.remove()
+            self.place = Place.make(self.shop.run, job.key, self.number)
         marker = f"{job.key[:16]}-{self.number}-{secrets.token_hex(4)}"
         call: Invocation = invocation(
             job.harness,
             job.harness_dir,
-            job.task,
+            told,
             self.place,
             self.opened,
             model_id=job.model.model or job.model.name,
             limits=job.limits,
             seed=job.seed,
-            deadline=self.deadline,
+            deadline=self.watch.deadline,
             marker=marker,
         )
         warm = job.harness.warm
         try:
-            self.launcher = (
+            launcher = (
                 self.shop.processes.launcher(call.python, warm.imports)
                 if warm
                 else self.shop.processes.launcher()
             )
-            self.started_at = time.time()
-            future = self.launcher.start(
+            if not self.reports:
+                self.started_at = time.time()
+            future = launcher.start(
                 "launch",
                 argv=call.argv,
                 env=call.env,
                 cwd=str(self.place.work),
                 stdin=str(call.stdin) if call.stdin else None,
-                stdout=str(self.folder / "stdout"),
-                stderr=str(self.folder / "stderr"),
-                cap=job.limits.output_bytes or 1_000_000,
+                stdout=str(stdout),
+                stderr=str(stderr),
+                cap=self._room(),
                 marker=marker,
                 script=call.script,
             )
         except ChannelClosed as error:
             raise InfrastructureError("launcher_lost", str(error)) from error
-        self.launch_number = future.number  # type: ignore[attr-defined]
-        future.add_done_callback(lambda _: self.events.put("ended"))
-        return future
+        self.reports.append(self.watch.over_launch(launcher, future))
+        return self.report
 
-    def _supervise(self, future: Future[dict[str, Any]]) -> None:
-        """Wait for the harness to end; end it at its deadline, past its budget, or on stop."""
-        while not future.done():
-            try:
-                event = self.events.get(timeout=max(0.01, min(self._left(), 3600)))
-            except queue.Empty:
-                event = "deadline"
-            if event == "stop":
-                self._end(future, "stop", STOP_GRACE)
-            elif event == "budget":
-                self._end(future, "budget", TERM_GRACE, patience=BUDGET_GRACE)
-            elif event == "host_lost":
-                self._end(future, "host_lost", 0.2)
-            elif event == "deadline" and self._left() <= 0:
-                self._end(future, "timeout", TERM_GRACE)
-        try:
-            self.report = future.result()
-        except ChannelClosed as error:
-            raise InfrastructureError("launcher_lost", str(error)) from error
-        except RemoteError as error:
-            raise InfrastructureError("internal", f"the launch failed: {error}") from error
+    def _room(self) -> int:
+        """How much of a stream the next launch may leave."""
+        used = max((self._total(name) for name in ("stdout", "stderr")), default=0)
+        return max(1, (self.job.limits.output_bytes or 1_000_000) - used)
 
-    def _left(self) -> float:
-        """Seconds to the deadline; waits for a rate limit do not count."""
-        if self._waiting_since is not None:
-            return 3600.0
-        return self.deadline + self._waited - time.time()
+    def _total(self, name: str) -> int:
+        return sum(report.get(f"{name}_bytes") or 0 for report in self.reports)
 
-    def _end(
-        self, future: Future[dict[str, Any]], why: str, grace: float, patience: float = 0.0
-    ) -> None:
-        """The kill ladder: wait, SIGTERM, wait, SIGKILL of all there is, and wait for the proof."""
-        self.stopped_for = self.stopped_for or why
-        for name, seconds in ((None, patience), ("TERM", grace), ("KILL", 60.0)):
-            if name:
-                self.launcher.call("signal", launch=self.launch_number, name=name, timeout=30)
-            until = time.time() + seconds
-            while not future.done() and time.time() < until:
-                if name is None and self.shop.stopping.is_set():
-                    break
-                try:
-                    future.exception(timeout=min(0.5, max(0.0, until - time.time())))
-                except TimeoutError:
-                    continue
-            if future.done():
-                return
+    def _hold_turns(self, talk: dict[str, Any] | None) -> None:
+        host = self.host
+        assert host is not None
+
+        def say(text: str) -> dict[str, Any] | None:
+            return self.watch.over_answer(
+                host.start("say", attempt=self.job.key, **{"try": self.number}, text=text)
+            )
+
+        self.turns = converse.Turns(self.job, self.watch, self.folder, self._launch, say)
+        self.turns.hold(talk)
 
     def _close(self) -> None:
-        """Have the host settle the attempt's record."""
+        """Have the host settle the attempt's record, and say how a conversation ended that has not."""
         assert self.host is not None
+        how = {}
+        if self.opened.get("conversation"):
+            own = natural(self.job.harness, self.report, self.watch.stopped_for)
+            spent = self.watch.budget_spent
+            reason, detail = reason_for(own, self.watch.stopped_for, spent=spent), own.detail
+            if reason == "timeout" and self.turns and self.turns.waiting:
+                reason, detail = "user_error", "the deadline passed while the user was to speak"
+            how = {"reason": reason, "detail": detail}
         try:
             self.summary = self.host.call(
-                "close", attempt=self.job.key, **{"try": self.number}, timeout=120
+                "close", attempt=self.job.key, **{"try": self.number}, **how, timeout=120
             )
         except (ChannelClosed, RemoteError, TimeoutError) as error:
-            self.error = InfrastructureError("host_lost", f"the host did not settle: {error}")
+            if self.opened:  # else there was nothing to settle
+                self.error = InfrastructureError("host_lost", f"the host did not settle: {error}")
 
     def tear_down(self) -> None:
         """Keep what the harness left, then remove its place."""
         self.shop.processes.unwatch(self.job.key, self.number)
+        self.shop.forget(self.watch.events)
         if self.place is None:
             return
-        self.shop._wakers.discard(self.events)
         keep_files(self.place.work, self.folder / "final")
         self.place.remove()
-
-    # ------------------------------------------------------------ events
-
-    def _on_event(self, event: dict[str, Any]) -> None:
-        if event["event"] in ("budget", "host_lost"):
-            self.events.put(event["event"])
-        elif event["event"] == "waiting":
-            self._waited = event["waited_seconds"]
-            self._waiting_since = time.time() if event["waiting"] else None
-            self.events.put("waiting")
 
     def explain(self, error: Exception) -> InfrastructureError:
         """What a lost or failed servant means for this try."""
@@ -365,11 +320,11 @@ class Life:
 
     def record(self) -> dict[str, Any]:
         """All of `attempt.json` but the files' hashes."""
-        ending, detail = self._ending()
-        error = self.error
-        rule = error.rule if error else ENDINGS[ending]
+        ending, detail, blame = self._ending()
+        error, report = self.error, self.report
         first = self.summary.get("first_contact_at")
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.ended_at))
+        cpu = [r["cpu_s"] for r in self.reports if r.get("cpu_s") is not None]
         return {
             "attempt_key": self.job.key,
             "try": self.number,
@@ -379,32 +334,33 @@ class Life:
             "prices": self.job.model.prices.model_dump() if self.job.model.prices else None,
             "ending": ending,
             "detail": detail,
-            "blame": rule.blame,
+            "blame": blame,
             "error": {"class": error.error_class, "message": error.message} if error else None,
-            "exit_code": self.report.get("exit_code"),
-            "signal": self.report.get("signal"),
-            "left_processes": self.report.get("left", 0),
+            "exit_code": report.get("exit_code"),
+            "signal": report.get("signal"),
+            "left_processes": sum(r.get("left", 0) for r in self.reports),
             "timings": {
                 "started_at": self.started_at,
                 "ended_at": self.ended_at,
                 "wall_s": round(self.ended_at - self.started_at, 4),
                 "startup_s": round(max(0.0, first - self.started_at), 4) if first else None,
                 "waited_s": self.summary.get("waited_seconds", 0.0),
-                "cpu_s": self.report.get("cpu_s"),
+                "cpu_s": round(sum(cpu), 4) if cpu else None,
             },
             "host": self.summary,
             "output": self._output(),
             "reported": self._reported(),
+            **({"launches": self.turns.launches} if self.turns else {}),
         }
 
-    def _ending(self) -> tuple[Ending, str]:
-        """The ending; sets `error` where it is no result."""
-        if self.error is None and self.stopped_for == "stop":
+    def _ending(self) -> tuple[Ending, str, str | None]:
+        """The ending, and whom to blame; sets `error` where it is no result."""
+        if self.error is None and self.watch.stopped_for == "stop":
             self.error = InfrastructureError("cancelled", "the sweep was stopped")
         if self.error is not None:
-            return "interrupted", self.error.message
+            return "interrupted", self.error.message, self.error.rule.blame
         verdict = judge(
-            self.job.harness, self.job.task, self.report, self.summary, self.stopped_for
+            self.job.harness, self.job.task, self.report, self.summary, self.watch.stopped_for
         )
         detail = verdict.detail
         if verdict.error_class in (
@@ -414,9 +370,11 @@ class Life:
             "harness_infra",
         ):
             detail += self._last_words()
+        rule = ENDINGS[verdict.ending]
         if verdict.error_class:
             self.error = InfrastructureError(verdict.error_class, detail)
-        return verdict.ending, detail
+            rule = self.error.rule
+        return verdict.ending, detail, verdict.blame or rule.blame
 
     def _last_words(self) -> str:
         """The last line of stderr: most often what a harness that could not start says of it."""
@@ -432,17 +390,15 @@ class Life:
         for name in ("stdout", "stderr"):
             path = self.folder / name
             kept = path.stat().st_size if path.exists() else 0
-            total = max(self.report.get(f"{name}_bytes") or 0, kept)
+            total = max(self._total(name), kept)
             output |= {f"{name}_bytes": total, f"{name}_cut": total - kept}
         return output
 
     def _reported(self) -> dict[str, Any] | None:
-        """What the harness says it used, where its file says that it says so: the last stdout line."""
-        if self.job.harness.telemetry.get("usage") != "last_line_json":
+        """What the harness says it used, in all its turns."""
+        if not self.job.harness.telemetry:
             return None
-        try:
-            lines = (self.folder / "stdout").read_text("utf-8", "replace").strip().splitlines()
-            said = json.loads(lines[-1])
-        except (OSError, ValueError, IndexError):
-            return None
-        return said if isinstance(said, dict) else None
+        paths = sorted((self.folder / "turns").glob("*.stdout")) or [self.folder / "stdout"]
+        texts = [path.read_text("utf-8", "replace") for path in paths if path.exists()]
+        told = [converse.reported(self.job.harness, text) for text in texts]
+        return converse.summed([one for one in told if one is not None])

@@ -4,6 +4,9 @@ Two kinds of row. An **ending** is how a harness run came to its end; its attemp
 graded. An **error class** is a failure of what surrounds the harness; the attempt has no result, is
 tried again where that can help, and is reported as `infra_error`: never as 0, never dropped.
 
+Whom a row blames is what the table can know. One end is known better: a conversation that is cut off
+(`budget`) may be the user's doing, if it would not let go, and its attempt then says so.
+
 The rule behind the table: whatever the agent could have done differently counts against it; whatever
 it could not, does not.
 """
@@ -56,7 +59,10 @@ ERRORS: dict[str, Rule] = {
     "bridge_unlisted": Rule(
         True, False, False, "harness", "the harness never asked the bridge for its tools"
     ),
-    "environment_failed": Rule(True, False, False, "environment", "an environment did not start"),
+    "environment_failed": Rule(
+        True, False, False, "environment", "an environment did not start, or was lost"
+    ),
+    "user_failed": Rule(True, False, False, "user", "the simulated user could not go on"),
     "upstream_unreachable": Rule(True, False, False, "infra", "the model endpoint was unreachable"),
     "upstream_error": Rule(True, False, False, "model", "the model endpoint failed"),
     "upstream_auth": Rule(

@@ -16,7 +16,7 @@ from host_parts import Opened, RunningHost
 
 from suites.loading import load_harness
 from suites.schema import Limits, Task
-from tasks.attempt.environment import Invocation, Place, invocation
+from tasks.attempt.environment import Invocation, Place, Told, invocation
 
 __all__ = ["ADD", "Ran", "RunningHost", "Stage", "Warm", "playbook", "scripted"]
 
@@ -80,7 +80,7 @@ class Stage:
             }
         )
         self.call: Invocation = invocation(
-            located.harness, located.folder, task, self.place, self.opened.answer,
+            located.harness, located.folder, Told.of(task), self.place, self.opened.answer,
             model_id="m", limits=Limits(), seed=1, deadline=0.0, marker="test",
         )  # fmt: skip
 

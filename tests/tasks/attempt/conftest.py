@@ -11,7 +11,7 @@ import pytest
 
 from suites.loading import Located
 from suites.schema import Harness, Sweep
-from tasks.attempt.life import Workshop
+from tasks.attempt.job import Workshop
 from tasks.attempt.policy import InfrastructureError
 from tasks.planning import make_plan
 from tasks.plans import Plan
