@@ -75,7 +75,7 @@ class Bundle:
         return int(self.folder.name.removeprefix("try-"))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """The rows of `bridge.jsonl` or `model.jsonl`; [] where the try left none.
+        """The rows of one of its journals; [] where the try left none.
 
         Raises:
             CorruptBundle: the file's hash is not the recorded one, or a line is not JSON.

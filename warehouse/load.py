@@ -74,7 +74,7 @@ class LoadReport:
         if not self.published:
             text = "The warehouse is up to date"
         else:
-            counts = ("tries", "grades", "tool_calls", "model_calls")
+            counts = ("tries", "grades", "tool_calls", "model_calls", "messages")
             added = ", ".join(f"{self.rows.get(t, 0):,} {t.replace('_', ' ')}" for t in counts)
             text = f"{'Rebuilt the warehouse' if self.rebuilt else 'Loaded'}: {added}"
         text += f" ({self.seconds:.1f} s)."

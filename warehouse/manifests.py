@@ -200,7 +200,10 @@ def _sweep_cell(sweep: str, cell: dict[str, Any]) -> dict[str, Any]:
         "cell_id": cell_id(cell["suite_digest"], cell),
         "behaviour": endpoint.partition(":")[2] if endpoint.startswith("scripted:") else None,
         "sealed": None if cell.get("sealed") is None else bool(cell["sealed"]),
-        **{key: cell.get(key) for key in ("grader", "model_id", "prices", "refused", "stamp")},
+        **{
+            key: cell.get(key)
+            for key in ("grader", "model_id", "prices", "refused", "origin", "stamp")
+        },
     }
 
 

@@ -29,13 +29,15 @@ from warehouse.evidence import Bundle, CorruptBundle
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
-TABLES = ("tries", "tool_calls", "model_calls")
+TABLES = ("tries", "tool_calls", "model_calls", "messages")
 """The tables that a bundle fills."""
 
 TEXT_KEPT = 2_000
 """Characters of a call's result that the warehouse keeps; the bundle has the rest."""
 ARGUMENTS_KEPT = 20_000
 """Characters of a call's arguments that the warehouse keeps."""
+MESSAGE_KEPT = 20_000
+"""Characters of a message that the warehouse keeps."""
 
 TOOL_ERRORS = frozenset({"refused", "unknown_tool", "tool_error", "timeout", "crashed"})
 """Statuses of a tool call that count as its error; `cancelled` and `unfinished` are nobody's fault."""
@@ -60,7 +62,7 @@ CONFIGURATION = (
 )
 """The parts of a stamp or a planned cell that tell one configuration from another."""
 
-JOURNALS = ("bridge.jsonl", "model.jsonl")
+JOURNALS = ("bridge.jsonl", "model.jsonl", "conversation.jsonl")
 
 
 def configuration_id(stamp: Row) -> str:
@@ -87,7 +89,8 @@ def rows_of(bundle: Bundle) -> Rows:
     """The rows of a finished try.
 
     Returns:
-        `{"tries": [one], "tool_calls": […], "model_calls": […]}`, with the columns of schema.sql.
+        `{"tries": [one], "tool_calls": […], "model_calls": […], "messages": […]}`, with the columns of
+        schema.sql.
 
     Raises:
         CorruptBundle: a journal is not what `attempt.json` says, or `attempt.json` lacks what it must say.
@@ -104,10 +107,12 @@ def rows_of_interrupted(folder: Path) -> Rows:
     Its model calls were made and count as spend; a call without an answer is `unfinished`.
     """
     mark = _Mark(folder.parent.name, int(folder.name.removeprefix("try-")), None)
-    bridge, model = (list(_readable(folder / name)) for name in JOURNALS)
+    bridge, model, conversation = (list(_readable(folder / name)) for name in JOURNALS)
     tool_calls = _kept(bridge, "call", "result", mark.tool_call)
     model_calls = _kept(model, "request", "response", mark.model_call)
-    moments = [row["at"] for row in bridge + model if isinstance(row.get("at"), int | float)]
+    messages = _kept(conversation, "message", "", lambda row, _: mark.message(row))
+    every = bridge + model + conversation
+    moments = [row["at"] for row in every if isinstance(row.get("at"), int | float)]
     row = {
         "attempt_key": mark.key,
         "try": mark.number,
@@ -117,9 +122,10 @@ def rows_of_interrupted(folder: Path) -> Rows:
         "started_at": when(min(moments, default=None)),
         "ended_at": when(max(moments, default=None)),
         "journal_bytes": journal_bytes(folder),
-        **_sums(bridge, tool_calls, model_calls, measured=True),
+        "turns": _turns(messages),
+        **_sums(bridge, tool_calls, model_calls),
     }
-    return {"tries": [row], "tool_calls": tool_calls, "model_calls": model_calls}
+    return _tables(row, tool_calls, model_calls, messages)
 
 
 def journal_bytes(folder: Path) -> int:
@@ -166,12 +172,14 @@ def _rows(bundle: Bundle) -> Rows:
     if bundle.record["attempt_key"] != bundle.key:
         raise ValueError(f"it is of the attempt {bundle.record['attempt_key']}")
     mark = _Mark(bundle.key, bundle.try_number, bundle.hash)
-    bridge, model = (bundle.rows(name) for name in JOURNALS)
+    bridge, model, conversation = (bundle.rows(name) for name in JOURNALS)
     host = bundle.record.get("host") or {}
     holes = bool(host.get("dropped"))
     tool_calls = _joined(bridge, "call", "result", mark.tool_call, holes)
     model_calls = _joined(model, "request", "response", mark.model_call, holes)
-    measured = not holes and not bundle.record["stamp"].get("unmetered")
+    messages = [mark.message(row) for row in conversation if row["event"] == "message"]
+    imported = bundle.record["stamp"].get("origin") == "imported"
+    unmetered = bool(bundle.record["stamp"].get("unmetered"))
     row = {
         "attempt_key": mark.key,
         "try": mark.number,
@@ -184,9 +192,20 @@ def _rows(bundle: Bundle) -> Rows:
         "journal_bytes": sum(
             whole(bundle.record["files"].get(name, {}).get("bytes", 0)) or 0 for name in JOURNALS
         ),
-        **_sums(bridge, tool_calls, model_calls, measured),
+        "turns": _turns(messages),
+        "termination": text((host.get("conversation") or {}).get("ended")),
+        **_sums(bridge, tool_calls, model_calls, unmetered, holes, imported),
     }
-    return {"tries": [row], "tool_calls": tool_calls, "model_calls": model_calls}
+    return _tables(row, tool_calls, model_calls, messages)
+
+
+def _tables(row: Row, tool_calls: list[Row], model_calls: list[Row], messages: list[Row]) -> Rows:
+    return dict(zip(TABLES, ([row], tool_calls, model_calls, messages), strict=True))
+
+
+def _turns(messages: list[Row]) -> int | None:
+    """How often the user spoke; None where nobody talked to anybody."""
+    return sum(row["role"] == "user" for row in messages) if messages else None
 
 
 def _identity(record: Row) -> Row:
@@ -203,6 +222,7 @@ def _identity(record: Row) -> Row:
     )
     stamped = (
         *CONFIGURATION,
+        "origin",
         "model_id",
         "endpoint_kind",
         "dataset_version",
@@ -253,18 +273,45 @@ def _reported(reported: Any) -> Row:
     said = reported if isinstance(reported, dict) else {}
     figures = {f"reported_{column}": said.get(name) for name, column in USAGE.items()}
     figures["reported_cost"] = said.get("cost")
+    figures["reported_user_cost"] = said.get("user_cost")
     return {name: value if is_number(value) else None for name, value in figures.items()}
 
 
-def _sums(bridge: list[Row], tools: list[Row], models: list[Row], measured: bool) -> Row:
-    """What the calls add up to: the agent's for counts and tokens, everybody's for the cost."""
+def _sums(
+    bridge: list[Row],
+    tools: list[Row],
+    models: list[Row],
+    unmetered: bool = False,
+    holes: bool = False,
+    imported: bool = False,
+) -> Row:
+    """What the calls add up to: agent and user each for itself, everybody together for the cost.
+
+    Args:
+        unmetered: the agent's model calls did not pass the gateway.
+        holes: some rows were lost.
+        imported: nobody's model calls passed the gateway, and their number is not known.
+    """
+    measured = not holes and not unmetered
+    users_measured = not holes and not imported
     agents_tools = [row for row in tools if row["requestor"] == "agent"]
+    users_tools = [row for row in tools if row["requestor"] == "user"]
     agents_models = [row for row in models if row["requestor"] == "agent"]
+    users_models = [row for row in models if row["requestor"] == "user"]
     return {
-        "tool_lists": sum(row.get("event") == "list" for row in bridge),
+        "tool_lists": sum(row.get("event") == "list" for row in bridge) if not imported else None,
         "tool_calls": len(agents_tools),
         "tool_errors": sum(row["status"] in TOOL_ERRORS for row in agents_tools),
-        "model_calls": len(agents_models),
+        "user_tool_calls": len(users_tools),
+        "user_tool_errors": sum(row["status"] in TOOL_ERRORS for row in users_tools),
+        "model_calls": len(agents_models) if not imported else None,
+        "agent_cost": _total(agents_models, "cost") if measured else None,
+        "user_model_calls": len(users_models) if not imported else None,
+        "user_cost": _total(users_models, "cost") if users_measured else None,
+        **{
+            f"user_{column}": whole(_total(users_models, column)) if users_measured else None
+            for column in USAGE.values()
+        },
         **{
             column: whole(_total(agents_models, column)) if measured else None
             for column in USAGE.values()
@@ -306,6 +353,17 @@ class _Mark:
             "ms": number(answer.get("ms")),
             "text": head(answer.get("text"), TEXT_KEPT),
             "cut": whole(answer.get("cut")),
+        }
+
+    def message(self, row: Row) -> Row:
+        """A row of `messages`."""
+        told = self._common(row, "message")
+        told["said_at"] = told.pop("called_at")
+        return {
+            **told,
+            "role": text(row["role"], required=True),
+            "opening": truth(row.get("opening")) or False,
+            "content": head(row.get("content"), MESSAGE_KEPT),
         }
 
     def model_call(self, request: Row, response: Row | None) -> Row:

@@ -89,6 +89,7 @@ create table sweep_cells (
     sealed boolean,                  -- true if the sandbox hides the rest of the machine
     prices json,                     -- dollars per million tokens
     refused varchar,                 -- why it was not run; NULL if it was
+    origin varchar,                  -- imported: somebody else ran it; NULL: dyno did
     stamp json                       -- the stamp it was planned with
 );
 
@@ -110,6 +111,7 @@ create table tries (
     try bigint,                      -- from 1
     bundle_hash varchar,             -- sha256 of attempt.json; NULL: interrupted, nobody sealed it
     sweep_id varchar,                -- the sweep that ran it
+    origin varchar,                  -- imported: somebody else ran it; NULL: dyno did
     cell_id varchar,                 -- the cell it was run for
     configuration_id varchar,        -- the configuration it was run with
     benchmark varchar,               -- as stamped
@@ -156,11 +158,11 @@ create table tries (
     stderr_bytes bigint,             -- kept output
     dropped boolean,                 -- true if a journal has holes
     budget varchar,                  -- which budget was spent: model_calls, tokens, dollars
-    journal_bytes bigint,            -- size of both journals
-    tool_lists bigint,               -- how often the tools were listed
+    journal_bytes bigint,            -- size of all journals
+    tool_lists bigint,               -- how often the tools were listed; NULL: not known
     tool_calls bigint,               -- calls by the agent
     tool_errors bigint,              -- of them refused, unknown, failed, timed out or crashed
-    model_calls bigint,              -- model calls by the agent
+    model_calls bigint,              -- model calls by the agent; NULL: not known
     input_uncached bigint,           -- agent's tokens; NULL if any call was not measured
     cache_read bigint,               -- as input_uncached
     cache_write bigint,              -- as input_uncached
@@ -168,12 +170,25 @@ create table tries (
     reasoning bigint,                -- as input_uncached
     cost double,                     -- US dollars of all model calls, of user and judge too; NULL if any has none
     unmeasured_calls bigint,         -- model calls without a cost
+    agent_cost double,               -- US dollars of the agent's model calls; NULL if any has none
+    user_model_calls bigint,         -- model calls by the simulated user; NULL: not known
+    user_input_uncached bigint,      -- simulated user's tokens; NULL if any call was not measured
+    user_cache_read bigint,          -- as user_input_uncached
+    user_cache_write bigint,         -- as user_input_uncached
+    user_output bigint,              -- as user_input_uncached; holds reasoning
+    user_reasoning bigint,           -- as user_input_uncached
+    user_cost double,                -- US dollars of the user's model calls; NULL if any has none
+    user_tool_calls bigint,          -- calls of tools by the simulated user
+    user_tool_errors bigint,         -- of them refused, unknown, failed, timed out or crashed
+    turns bigint,                    -- messages of the user; NULL without a conversation
+    termination varchar,             -- how the conversation ended, in the benchmark's word; NULL without one
     reported_input_uncached double,  -- what the harness says it used
     reported_cache_read double,      -- as reported_input_uncached
     reported_cache_write double,     -- as reported_input_uncached
     reported_output double,          -- as reported_input_uncached
     reported_reasoning double,       -- as reported_input_uncached
-    reported_cost double             -- what the harness says it cost
+    reported_cost double,            -- what the harness says it cost
+    reported_user_cost double        -- what it says the simulated user cost
 );
 
 -- One attempt that is done a row: which of its tries counts.
@@ -232,6 +247,20 @@ create table model_calls (
     cost double,                     -- US dollars; NULL: not measured or not priced
     budget varchar,                  -- the budget that was spent, where the gateway answered itself
     error varchar                    -- what went wrong, in words
+);
+
+-- One text of a conversation a row: what agent and simulated user say to each other.
+create table messages (
+    attempt_key varchar,             -- the attempt
+    try bigint,                      -- the try
+    seq bigint,                      -- place in the one order of the try's journals
+    bundle_hash varchar,             -- the bundle; NULL: interrupted
+    turn bigint,                     -- messages of the user so far, this one too
+    requestor varchar,               -- agent or user: whose text it is
+    said_at timestamp,               -- when; NULL: not known
+    role varchar,                    -- assistant or user, as the benchmark has it
+    opening boolean,                 -- true if the task begins with it
+    content varchar                  -- the text (its first 20,000 characters)
 );
 
 -- One grade a row; a new one never replaces an old one.

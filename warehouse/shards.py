@@ -1,6 +1,6 @@
 """A cache of rows: what a worker knew the moment it sealed a try, so that loading need not read it again.
 
-    shards/<host>-<pid>-<start>/tries.ndjson  tool_calls.ndjson  model_calls.ndjson
+    shards/<host>-<pid>-<start>/{tries,tool_calls,model_calls,messages}.ndjson
 
 One folder a worker, so that nobody shares a file. Every row carries the hash of its bundle. A loader
 believes a row only if the bundle on disk has that very hash now, and only if all the rows are there; the

@@ -29,11 +29,15 @@ KEYS: dict[str, tuple[str, ...]] = {
     "published": ("attempt_key",),
     "tool_calls": ("attempt_key", "try", "seq"),
     "model_calls": ("attempt_key", "try", "seq"),
+    "messages": ("attempt_key", "try", "seq"),
     "grades": ("attempt_key", "grade_file"),
     "checks": ("attempt_key", "grade_file", "position"),
     "shards": ("shard",),
 }
 """The natural key of every table that is loaded, in the order of loading."""
+
+ROW_COUNTS = tuple(f"{table[:-1]}_rows" for table in TABLES if table != "tries")
+"""Columns of a shard's `tries` row: how many rows the other tables must hold for it."""
 
 FROM_TRIES = {
     "configurations": "select distinct on (configuration_id) configuration_id, harness, harness_version,"
@@ -122,6 +126,8 @@ class Staging:
                 select count(*) from shard_tool_calls c where c.bundle_hash = t.bundle_hash
             ) and t.model_call_rows = (
                 select count(*) from shard_model_calls c where c.bundle_hash = t.bundle_hash
+            ) and t.message_rows = (
+                select count(*) from shard_messages c where c.bundle_hash = t.bundle_hash
             )
             """
         )
@@ -139,7 +145,7 @@ class Staging:
         """Make the temporary table `shard_<table>` of the wanted rows, each once."""
         columns = table_columns(self._con, table)
         if table == "tries":
-            columns |= {"tool_call_rows": "BIGINT", "model_call_rows": "BIGINT"}
+            columns |= dict.fromkeys(ROW_COUNTS, "BIGINT")
         there = [str(path) for path in files if path.exists()]
         source = _read_json(columns, there, torn=True) if there else f"select * from {table}"
         key = ", ".join(KEYS[table])

@@ -8,6 +8,10 @@ from typing import Any
 
 from made import NOISY, NULL, ORACLE, SHELL, Config, Maker, make_suite, run_all
 
+from tasks.imports.mapping import map_simulations
+from tasks.imports.writing import imported_sweeps, write_import
+from tests.published import results_file, simulation, small_suite
+
 
 def make_everything(home: Path) -> Maker:
     """Evidence of all that can become of an attempt, in several suites, sweeps and configurations."""
@@ -41,7 +45,27 @@ def make_everything(home: Path) -> Maker:
     done = {one.key for one in first}
     run_all(maker, [one for one in second if one.key not in done], rate=0.4)
     run_all(maker, cut)
+    _published(maker, home)
     return maker
+
+
+def _published(maker: Maker, home: Path) -> None:
+    """Two trials that somebody else published: one simulation has no task, and one was regraded."""
+    suite = small_suite()
+    natives = [task.grade.spec["task"] for task in suite.tasks]
+    told = [
+        simulation(natives[number], named=str((number + 1) % 3), trial=trial, reward=reward)
+        for trial in (0, 1)
+        for number, reward in ((0, 1.0), (1, 0.0))
+    ]
+    told.append(simulation(natives[2], named="0", trial=0, judged=False, messages=[]))
+    results = results_file(home, told)
+    mapping = map_simulations(results, suite.tasks)
+    made = write_import(results, mapping, suite, maker.evidence)
+    first = imported_sweeps(maker.evidence)[made.sweep_id]["attempts"][0]
+    bundle = maker.evidence.published(first["key"])
+    assert bundle is not None
+    maker.grade(first["key"], bundle, False, "26.3+1", grader="tau2")
 
 
 def _misfortune(maker: Maker, one: Any, number: int) -> None:

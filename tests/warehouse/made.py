@@ -299,6 +299,7 @@ class Maker:
         scopes: dict[str, bool | None] | None = None,
         score: float | None = None,
         graded_at: str = GRADED,
+        grader: str = "bfcl",
     ) -> None:
         """Write a grade of that bundle."""
         readings = {"attempt": solved, "attempt_strict": solved, "first_response": solved}
@@ -318,7 +319,7 @@ class Maker:
         self.evidence.write_grade(
             key,
             {
-                "grader": "bfcl",
+                "grader": grader,
                 "grader_version": version,
                 "spec_hash": digest({}),
                 "bundle_hash": bundle.hash,

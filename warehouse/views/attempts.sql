@@ -25,6 +25,8 @@ unplanned_attempts as (
         list(distinct sweep_id order by sweep_id) as sweep_ids
     from tries
     where cell_id is not null
+      -- an import counts when it is whole: its manifest is written last
+      and origin is distinct from 'imported'
       and (attempt_key, suite_digest) not in (
         select (attempt_key, suite_digest) from planned inner join cells using (cell_id)
       )
@@ -80,7 +82,11 @@ joined as (
         configurations.* exclude (configuration_id),
         coalesce(tasks.category, told_tries.category, 'all') as category,
         coalesce(tasks.difficulty, told_tries.difficulty) as difficulty,
-        tasks.grader as grader_asked,
+        -- an imported attempt shows the verdict that was published; what we make of it stands beside it
+        case
+            when told_tries.origin = 'imported' then cells.benchmark || '-published'
+            else tasks.grader
+        end as grader_asked,
         coalesce(refused_cells.refused, false) as refused,
         published.try is not null as done,
         coalesce(told_tries.counts, false) as counts,
@@ -165,9 +171,11 @@ select
     unmetered,
     seed,
     sweep_ids,
+    origin,
 
     outcome,
     ending,
+    termination,
     detail,
     case
         when outcome = 'solved' then null
@@ -198,6 +206,7 @@ select
     tool_calls,
     tool_errors,
     model_calls,
+    turns,
     input_uncached,
     cache_read,
     cache_write,
@@ -205,6 +214,18 @@ select
     reasoning,
     cost,
     spend,
+    agent_cost,
+    user_model_calls,
+    user_input_uncached,
+    user_cache_read,
+    user_cache_write,
+    user_output,
+    user_reasoning,
+    user_cost,
+    user_tool_calls,
+    user_tool_errors,
+    reported_cost,
+    reported_user_cost,
 
     started_at,
     ended_at

@@ -72,7 +72,12 @@ sums as (
 
         coalesce(sum(tool_calls) filter (where is_result), 0)::bigint as tool_calls,
         coalesce(sum(tool_errors) filter (where is_result), 0)::bigint as tool_errors,
-        coalesce(sum(model_calls) filter (where is_result), 0)::bigint as model_calls,
+        case
+            when count(model_calls) filter (where is_result) = count(*) filter (where is_result)
+            then coalesce(sum(model_calls) filter (where is_result), 0)::bigint
+        end as model_calls,
+        any_value(origin) as origin,
+        count(*) filter (where origin = 'imported' and starts_with(task_id, 'unmapped-')) as unmapped,
         histogram(ending) filter (where is_result) as endings,
 
         min(started_at) as first_at,
@@ -135,6 +140,7 @@ select
     intervals.isolation,
     intervals.cell_id,
     intervals.sealed,
+    intervals.origin,
 
     intervals.planned,
     intervals.n,
@@ -151,6 +157,7 @@ select
     intervals.skipped,
     intervals.graded_otherwise,
     intervals.not_run,
+    intervals.unmapped,
 
     intervals.pass_at_1,
     case when worth > 0 then greatest(0, least(pass_at_1, centre - half)) end as pass_at_1_low,
