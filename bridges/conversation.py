@@ -97,7 +97,8 @@ class Conversation:
         self._endpoints = [*agents, *users]
         self._lock = asyncio.Lock()
         self._running: asyncio.Task[str | None] | None = None
-        self._missed: tuple[str, str | None] | None = None
+        self._latest: tuple[str, str | None] = ("", None)
+        self._unheard = False
         self._last_said = ""
         self._said_again = 0
         self._without_action = 0
@@ -141,7 +142,7 @@ class Conversation:
         caller that says the same again, and to any other before the answer to what that says.
         """
         await self._lock.acquire()
-        missed, self._missed = self._missed, None
+        missed, self._unheard = (self._latest if self._unheard else None), False
         if self.end is not None or (missed and missed[0] == text):
             self._lock.release()
             return missed[1] if missed and self.end is None else None
@@ -149,7 +150,7 @@ class Conversation:
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
-            running.add_done_callback(lambda done: self._miss(text, done))
+            self._unheard = True
             raise
         reply = None if running.cancelled() else running.result()
         if reply is not None and missed and missed[1]:
@@ -196,18 +197,20 @@ class Conversation:
 
     async def _exchange(self, text: str | None) -> str | None:
         """What the agent says (None: nothing, it begins), and all that the user does about it."""
+        reply = None
         try:
             if text is not None:
                 self._agent_says(text)
-            return await self._user_turn()
+            reply = await self._user_turn()
         except UserFailed as error:
             self._finish("user_error", str(error), "user")
         except Exception as error:
             log.exception("a conversation failed in the host")
             self._finish("user_error", f"the host failed: {type(error).__name__}", "user")
         finally:
+            self._latest = (text or "", reply)
             self._lock.release()
-        return None
+        return reply
 
     def _agent_says(self, text: str) -> None:
         if not text.strip():
@@ -270,10 +273,6 @@ class Conversation:
         self._journal.append("conversation", "end", _WHOSE[blame], **asdict(self.end))
         for endpoint in self._endpoints:
             endpoint.refusal = _OVER
-
-    def _miss(self, text: str, done: asyncio.Task[str | None]) -> None:
-        if not done.cancelled():
-            self._missed = text, done.result()
 
     def _write(self, role: str, content: str, *, opening: bool = False) -> None:
         requestor = "user" if role == "user" else "agent"

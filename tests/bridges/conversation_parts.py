@@ -99,3 +99,22 @@ def everything(opened: Opened) -> list[dict[str, Any]]:
     """The rows of all files in their one order."""
     rows = [row for file in ("bridge", "model", "conversation") for row in opened.rows(file=file)]
     return sorted(rows, key=lambda row: row["seq"])
+
+
+def at_endpoint(url: str, **more: Any) -> dict[str, Any]:
+    """A user that is a model behind an endpoint of the test's own."""
+    model = {"endpoint": url, "name": "player", "model": "real-id", **more.pop("model", {})}
+    return {"kind": "model", "scenario": "You are a customer.", "model": model, "seed": 7, **more}
+
+
+def chat(content: str | None, *calls: tuple[str, str], tokens: int = 3) -> dict[str, Any]:
+    """A chat completion that says this and makes these calls (name, arguments)."""
+    made = [
+        {"id": f"c{n}-{name}", "type": "function", "function": {"name": name, "arguments": text}}
+        for n, (name, text) in enumerate(calls)
+    ]
+    message = {"role": "assistant", "content": content, **({"tool_calls": made} if made else {})}
+    return {
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": tokens},
+    }
