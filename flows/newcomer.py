@@ -148,12 +148,16 @@ def _existing(path: Path) -> Path:
 
 
 def _suites() -> Iterator[tuple[bool | None, str, str]]:
+    from flows.needs import CONVERTIBLE, benchmark_of
     from suites.loading_suites import list_suites
 
     known = list_suites()
-    converted = [name for name in known if name.startswith("bfcl-")]
-    detail = f"{len(converted)} suites" if converted else "not converted: dyno convert bfcl"
-    yield (True if converted else None), "benchmark bfcl", detail
+    for benchmark in CONVERTIBLE:
+        converted = [name for name in known if benchmark_of(name) == benchmark]
+        detail = (
+            f"{len(converted)} suites" if converted else f"not converted: dyno convert {benchmark}"
+        )
+        yield (True if converted else None), f"benchmark {benchmark}", detail
     sweeps = evidence_root() / "sweeps"
     count = len(list(sweeps.glob("*.json"))) if sweeps.is_dir() else 0
     yield (True if count else None), "evidence", f"{count} sweep(s) at {here(evidence_root())}"

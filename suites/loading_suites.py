@@ -332,14 +332,21 @@ def _has_tasks(path: Path) -> bool:
 
 
 def _mend_name(name: str, known: Mapping[str, Path]) -> str:
-    convertible = {
-        f"{path.stem}-{category}".replace("_", "-"): path.stem
+    categories = {
+        (path.stem, category): described
         for path in sorted(SHIPPED.glob("*.yaml"))
         if not _has_tasks(path)
-        for category in read_yaml(path)[0].get("categories", {})
+        for category, described in read_yaml(path)[0].get("categories", {}).items()
     }
+    named = {
+        f"{stem}-{category}".replace("_", "-"): (stem, category) for stem, category in categories
+    }
+    convertible = {suite: stem for suite, (stem, _) in named.items()}
     if name in convertible:
-        return f"it is not converted yet: run `dyno convert {convertible[name]}`"
+        command = f"dyno convert {convertible[name]}"
+        if categories[named[name]].get("tasks", 0) is None:
+            return f"the package does not have it: run `{command} --source PATH/TO/A/CHECKOUT`"
+        return f"it is not converted yet: run `{command}`"
     if name in convertible.values():
         names = ", ".join(other for other in convertible if convertible[other] == name)
         return f"that is a benchmark; its suites are {names} (made by `dyno convert {name}`)"

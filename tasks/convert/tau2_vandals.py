@@ -61,16 +61,23 @@ def _retail(env: Any, task: Mapping[str, Any]) -> Iterator[Write]:
 
 
 def _telecom(env: Any, task: Mapping[str, Any]) -> Iterator[Write]:
-    """The line the user calls about: suspended, or charged for data, or cut off abroad."""
+    """The line the user calls about: charged for data, cut off abroad, or suspended.
+
+    Upstream asserts the state of the user's phone, which learns of the last only when it searches again;
+    so many telecom tasks have no write of the agent's that costs them.
+    """
     phone = env.user_tools.db.surroundings.phone_number
+    lines = {line.line_id for line in env.tools.db.lines if line.phone_number == phone}
+    criteria = task.get("evaluation_criteria") or {}
+    asserted = {check["func_name"] for check in criteria.get("env_assertions") or ()}
     for customer in env.tools.db.customers:
-        for line in customer.line_ids:
-            if next(x for x in env.tools.db.lines if x.line_id == line).phone_number != phone:
-                continue
+        for line in filter(lines.__contains__, customer.line_ids):
             whose = {"customer_id": customer.customer_id, "line_id": line}
-            yield "suspend_line", {**whose, "reason": "nobody asked for it"}
-            yield "refuel_data", {**whose, "gb_amount": 1.0}
-            yield "disable_roaming", whose
+            if "assert_data_refueling_amount" in asserted:
+                yield "refuel_data", {**whose, "gb_amount": 1.0}
+            if env.user_tools.db.surroundings.is_abroad:
+                yield "disable_roaming", whose
+            yield "suspend_line", {**whose, "reason": "Nobody asked for it."}
 
 
 def _mock(env: Any, task: Mapping[str, Any]) -> Iterator[Write]:
