@@ -129,7 +129,10 @@ def show_suite(name: str) -> None:
     head = suite.suite
     click.echo(f"{head.description}\ndataset {head.dataset.source} {head.dataset.version}\n")
     for task in suite.tasks:
-        asked = " ".join(message.content for message in task.messages)
+        if task.user is not None and task.user.script is not None:
+            asked = task.user.script.opening  # the agent's greeting is the same in all of them
+        else:
+            asked = " ".join(message.content for message in task.messages)
         click.echo(f"{task.id:28} {' '.join(asked.split())[:90]}")
 
 
