@@ -147,7 +147,7 @@ class Column:
 
     head: str
     show: Callable[[Row], str]
-    rank: int
+    rank: float
     width: int
 
 
@@ -202,7 +202,7 @@ def _table(rows: list[Row], width: int, longest: int) -> Any:
     from rich.table import Table
 
     several = len({row["category"] for row in rows} - {None}) > 1
-    columns = _fitting(_columns(_telling_k(rows)), width)
+    columns = _fitting(_columns(_telling_k(rows), _other_ks(rows)), width)
     room = width - sum(column.width + 1 for column in columns)
     airy = room - longest > len(columns)
     table = Table(box=None, pad_edge=False, padding=(0, 1 + airy, 0, 0), header_style="dim")
@@ -223,17 +223,38 @@ def _telling_k(rows: list[Row]) -> int:
     return max(known, default=max(map(len, hats), default=0))
 
 
-def _columns(k: int) -> list[Column]:
-    """The figures, with pass^k unless k is 1 and pass@1 says the same."""
+MOST_KS = 5
+"""So many values of k have a column each; the JSON has all."""
 
-    def hat(row: Row) -> str:
-        hats = row["pass_hat_k"] or ()
-        return rate(hats[k - 1] if len(hats) >= k else None)
 
-    found = [
+def _other_ks(rows: list[Row]) -> list[int]:
+    """More values of k to show: all up to the trials, where the benchmark's own headline is pass^k."""
+    if not any(row["user_model"] for row in rows):
+        return []
+    longest = max((len(row["pass_hat_k"] or ()) for row in rows), default=0)
+    return list(range(2, min(longest, MOST_KS) + 1))
+
+
+def _columns(k: int, others: Sequence[int] = ()) -> list[Column]:
+    """The figures, with pass^k unless k is 1 and pass@1 says the same.
+
+    Args:
+        k: shown wherever there is room for any.
+        others: shown where there is room for these too.
+    """
+
+    def hat(k: int, rank: float) -> Column:
+        def show(row: Row) -> str:
+            hats = row["pass_hat_k"] or ()
+            return rate(hats[k - 1] if len(hats) >= k else None)
+
+        return Column(f"pass^{k}", show, rank, len(f"pass^{k}"))
+
+    ks = sorted({k, *others} - {1})
+    return [
         Column("pass@1", lambda row: rate(row["pass_at_1"]), 0, 6),
         Column("[95 %]", lambda row: interval(row["pass_at_1_low"], row["pass_at_1_high"]), 3, 8),
-        Column(f"pass^{k}", hat, 2, len(f"pass^{k}")),
+        *(hat(n, 2 if n == k else 4.5) for n in ks),
         Column("cover", lambda row: percent(row["coverage"]), 1, 5),
         Column("floor", lambda row: rate(row["floor"]), 4, 5),
         Column("$/solved", lambda row: money(row["cost_per_solved"]), 5, 8),
@@ -241,7 +262,6 @@ def _columns(k: int) -> list[Column]:
         Column("time", lambda row: seconds(row["wall_s"]), 7, 4),
         Column("-start", lambda row: seconds(row["wall_s_after_startup"]), 8, 6),
     ]
-    return found if k > 1 else [column for column in found if column.show is not hat]
 
 
 def _fitting(columns: list[Column], width: int) -> list[Column]:
@@ -314,6 +334,13 @@ def _notes_of(row: Row, mixed: bool) -> Iterator[str]:
     told = [f"{count:,} {words}" for count, words in lost if count]
     if told:
         yield f"of {row['planned']:,} attempts {', '.join(told)}; they are in no rate."
+    if row["origin"] == "imported":
+        yield "these figures are as they were published, of somebody else's run."
+    if row["unmapped"]:
+        yield (
+            f"of {row['planned']:,} attempts the task of {row['unmapped']:,} is not known; they count here, "
+            "and are in no comparison."
+        )
     if row["n"] and row["cost_coverage"] < 1:
         unknown = round(row["n"] * (1 - row["cost_coverage"]))
         yield f"the cost of {unknown:,} of {row['n']:,} attempts is not known."

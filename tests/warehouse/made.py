@@ -78,6 +78,7 @@ class Config:
     prices: dict[str, Any] | None = field(default_factory=lambda: PRICES)
     unmetered: bool = False
     refused: str | None = None
+    user_model: str | None = None
 
     def stamp(self, suite: dict[str, Any]) -> dict[str, Any]:
         """The stamp of its attempts on that suite."""
@@ -97,7 +98,7 @@ class Config:
             "dataset_version": header["dataset"]["version"],
             "dataset_sha256": header["dataset"]["sha256"],
             "dataset_date": None,
-            "user_model": None,
+            "user_model": self.user_model,
             "bridge_contract": 1,
             "isolation": "process",
             "sealed": False,

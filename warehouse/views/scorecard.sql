@@ -121,6 +121,32 @@ intervals as (
         z / (1 + z * z / worth)
             * sqrt(pass_at_1 * (1 - pass_at_1) / worth + z * z / (4 * worth * worth)) as half
     from sized
+),
+
+-- the floor with the same user, else with the scripted one: who does nothing does not answer its user
+floors_beside as (
+    select
+        sums.cell_id,
+        sums.grader,
+        sums.category,
+        first(
+            floors.floor
+            order by floors.user_model is not distinct from sums.user_model desc, floors.grader desc
+        ) as floor
+    from sums
+    inner join floors
+        on floors.suite_digest = sums.suite_digest
+       and floors.category is not distinct from sums.category
+       and (
+            floors.grader = sums.grader
+            -- what was published is of the benchmark's own grader
+            or (sums.origin = 'imported' and split_part(floors.grader, '@', 1) = sums.benchmark)
+        )
+       and (
+            floors.user_model is not distinct from sums.user_model
+            or floors.user_model = 'scripted'
+        )
+    group by sums.cell_id, sums.grader, sums.category
 )
 
 select
@@ -196,10 +222,9 @@ left join hats
     on hats.cell_id = intervals.cell_id
    and hats.grader = intervals.grader
    and hats.category is not distinct from intervals.category
-left join floors
-    on floors.suite_digest = intervals.suite_digest
+left join floors_beside as floors
+    on floors.cell_id = intervals.cell_id
    and floors.grader = intervals.grader
-   and floors.user_model is not distinct from intervals.user_model
    and floors.category is not distinct from intervals.category
 left join suite_sizes
     on suite_sizes.suite_digest = intervals.suite_digest
