@@ -93,7 +93,8 @@ class Zygote:
         assert self._loaded is not None
         done, _ = await asyncio.wait([self._loaded], timeout=LOAD_SECONDS)
         if not done:
-            self.close()
+            assert self._popen is not None
+            self._popen.kill()  # its line ends with it; waiting here would stop everybody
             raise ZygoteFailed(f"it had not loaded after {LOAD_SECONDS:g} seconds")
         reason = self._loaded.result()
         if reason is not None:

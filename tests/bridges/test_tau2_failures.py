@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from host_parts import META, Bare, Opened, RunningHost
 from tau2_parts import Reference, call, calls_in_any_order, setup_of
 
+from bridges import workers
 from bridges.channel import RemoteError
 from bridges.tau2_package import PACKAGE
 
@@ -225,6 +227,32 @@ def test_a_world_that_does_not_load_is_told_with_its_reason_and_loads_once_mende
     assert host.open(environments=[upstream.spec("mock")]).state() == upstream.begins("mock", None)
 
 
+def test_a_load_that_does_not_end_is_given_up(
+    mended: tuple[RunningHost, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, package = mended
+    (package / "domains/mock/environment.py").write_text("import time; time.sleep(1000)\n")
+    monkeypatch.setattr(workers, "LOAD_SECONDS", 1)
+    argument = {"folder": str(package.parent), "domain": "mock"}
+
+    async def load() -> None:
+        zygote = workers.Zygote(("bridges.tau2_world", argument))
+        with pytest.raises(workers.ZygoteFailed, match="had not loaded after 1 seconds"):
+            await zygote.ready()
+        with pytest.raises(workers.ZygoteFailed, match="ended while it loaded"):
+            await zygote.ready()
+        zygote.close()
+
+    asyncio.run(load())
+    wait_until(lambda: not _loading(package))
+
+
+def _loading(package: Path) -> bool:
+    """True while a process has this package on its command line."""
+    lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in children(os.getpid())]
+    return any(str(package.parent) in line for line in lines)
+
+
 def test_a_domain_that_a_version_does_not_have_is_named(
     worlds: RunningHost, upstream: Reference
 ) -> None:
@@ -317,8 +345,15 @@ def test_closing_an_attempt_ends_its_world_and_no_other(
 def test_domains_have_a_zygote_each_and_share_it(
     own_worlds: RunningHost, upstream: Reference
 ) -> None:
-    for domain in ("mock", "telecom", "mock"):
-        own_worlds.open(environments=[upstream.spec(domain)])
+    """Also where all are opened before any domain is loaded."""
+    opening = [
+        threading.Thread(target=own_worlds.open, kwargs={"environments": [upstream.spec(domain)]})
+        for domain in ("mock", "telecom", "mock")
+    ]
+    for each in opening:
+        each.start()
+    for each in opening:
+        each.join()
     assert sorted(map(len, processes_of(own_worlds).values())) == [1, 2]
 
 
