@@ -145,23 +145,27 @@ def _task_part(suite: Suite, task: Task, shared: dict[int, bytes]) -> dict[str, 
     its grader is asked (by which a grade is known to be this edition's).
 
     Args:
-        shared: environments in canonical form by the identity of their tuple: the thousands of tasks of
-            a suite may share one of 60 kB.
+        shared: policies and environments in canonical form, by their identity: the thousands of tasks
+            of a suite may share one of 60 kB.
     """
     seen = task.model_dump(
-        mode="json", include={"messages", "turns", "policy", "user", "setup"}, exclude_defaults=True
+        mode="json", include={"messages", "turns", "user", "setup"}, exclude_defaults=True
     )
-    environments = shared.get(id(task.environments))
-    if environments is None:
-        environments = canonical_json([_shown(e) for e in task.environments])
-        shared[id(task.environments)] = environments
+    parts = {name: canonical_json(value) for name, value in seen.items()}
+    for name, value in (("policy", task.policy), ("environments", task.environments)):
+        if value is None:
+            continue
+        if id(value) not in shared:
+            plain = value if isinstance(value, str) else [_shown(e) for e in value]
+            shared[id(value)] = canonical_json(plain)
+        parts[name] = shared[id(value)]
     gold = task.oracle.model_dump(mode="json") if task.oracle else None
     for call in gold["calls"] + [gold["vandal"] or {}] if gold else ():
         if call.get("requestor") == "agent":  # younger than the keys of older attempts
             del call["requestor"]
     asked = job_for(suite, task, Path(), "").spec_hash
     return {
-        "seen": _digest_with(seen, "environments", environments),
+        "seen": _digest_of(parts),
         "gold": digest(gold),
         "spec_hash": asked,
     }
@@ -177,10 +181,9 @@ def _shown(environment: Environment) -> dict[str, Any]:
     return shown
 
 
-def _digest_with(value: dict[str, Any], name: str, part: bytes) -> str:
-    """`digest(value | {name: …})` where that member is in canonical form already."""
-    members = {key: canonical_json(held) for key, held in value.items()} | {name: part}
-    text = b",".join(canonical_json(key) + b":" + members[key] for key in sorted(members))
+def _digest_of(members: dict[str, bytes]) -> str:
+    """`digest` of an object whose members are in canonical form already."""
+    text = b",".join(canonical_json(name) + b":" + members[name] for name in sorted(members))
     return hashlib.sha256(b"{" + text + b"}").hexdigest()
 
 

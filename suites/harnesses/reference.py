@@ -5,8 +5,11 @@ another, tells it the results, and stops when it asks for no more. Nothing else:
 memory, no prompt of its own, no repair of what the model says beyond telling it what was wrong.
 
     reference.py --messages FILE --mcp-config FILE --model-url URL --model ID [--steps N]
+                 [--state FILE [--message FILE]]
 
-The key for the model is read from OPENAI_API_KEY. The last text of the model goes to stdout.
+The key for the model is read from OPENAI_API_KEY. The last text of the model goes to stdout. With
+`--state` all messages are kept in that file when the model is done; with `--message` too it goes on from
+there, with what that file holds as the user's next message.
 
 Exit codes: 0 done; 3 the model's endpoint refused the request; 4 it failed or was out of reach; 5 the
 budget is spent; 6 a bridge was out of reach; 7 the step limit was reached before the model was done.
@@ -90,11 +93,11 @@ async def converse(
         if not getattr(completion, "choices", None):  # HTML comes back as a string
             raise ValueError("a reply without choices")
         message = completion.choices[0].message
+        messages.append(message.to_dict(exclude_none=True))
         if not message.tool_calls:
             # a model may answer with half a surrogate pair, which no stream takes
             print((message.content or "").encode("utf-8", "replace").decode())
             return DONE
-        messages.append(message.to_dict(exclude_none=True))
         for call in message.tool_calls:
             function = getattr(call, "function", None)
             result = await bridges.call(function.name, function.arguments) if function else "Error"
@@ -103,9 +106,17 @@ async def converse(
     return STEP_LIMIT
 
 
+def begin(arguments: argparse.Namespace) -> list[Any]:
+    """The messages to start from: the task's, or those of the last turn and what the user said since."""
+    if not (arguments.state and arguments.message):
+        return list(json.loads(Path(arguments.messages).read_text()))
+    kept = list(json.loads(Path(arguments.state).read_text()))
+    return [*kept, {"role": "user", "content": Path(arguments.message).read_text("utf-8")}]
+
+
 async def run(arguments: argparse.Namespace) -> int:
     """Connect to bridges and model, and converse."""
-    messages = json.loads(Path(arguments.messages).read_text())
+    messages = begin(arguments)
     servers = json.loads(Path(arguments.mcp_config).read_text())["mcpServers"]
     urls = [arguments.model_url, *(server["url"] for server in servers.values())]
     async with AsyncExitStack() as stack:
@@ -126,14 +137,16 @@ async def run(arguments: argparse.Namespace) -> int:
             http_client=http,
         )
         try:
-            return await converse(model, arguments.model, messages, bridges, arguments.steps)
+            code = await converse(model, arguments.model, messages, bridges, arguments.steps)
         except openai.APIStatusError as error:
             print(f"the model's endpoint answered {error.status_code}: {error}", file=sys.stderr)
             return _meaning(error)
         except (openai.APIError, ValueError) as error:
             print(f"the model's endpoint failed: {error}", file=sys.stderr)
             return MODEL_FAILED
-    return DONE
+    if arguments.state and code == DONE:
+        Path(arguments.state).write_text(json.dumps(messages))
+    return code
 
 
 def _meaning(error: openai.APIStatusError) -> int:
@@ -161,6 +174,8 @@ def main() -> None:
     parser.add_argument("--model-url", required=True, help="base URL, …/v1")
     parser.add_argument("--model", required=True)
     parser.add_argument("--steps", type=int, default=40, help="model calls at most")
+    parser.add_argument("--state", help="where the messages are kept from turn to turn")
+    parser.add_argument("--message", help="file with the user's next message: go on from --state")
     code = asyncio.run(run(parser.parse_args()))
     sys.stdout.flush()
     sys.stderr.flush()
