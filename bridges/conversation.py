@@ -29,7 +29,7 @@ from bridges.environments import Answer
 from bridges.journal import Journal
 from bridges.server import Endpoint
 from bridges.texts import fit
-from bridges.users import User, UserCall, UserFailed
+from bridges.users import User, UserCall, UserFailed, users_turn
 from suites.schema import Tool
 
 log = logging.getLogger("dyno.conversation")
@@ -41,6 +41,8 @@ own is the user's fault: it would not let go."""
 REPEATS = 3
 """A user that says the same thing so often in a row is broken."""
 
+STOP_SECONDS = 2.0
+"""How long a user that is cut off is waited for."""
 _OVER = "The conversation is over: nothing more can be said or done."
 
 
@@ -57,7 +59,7 @@ class Conversation:
     """The state of one conversation.
 
     Args:
-        terms: what `open` was given (`messages`, `stops`, `max_steps`, `max_errors`).
+        terms: what `open` was given (`way`, `messages`, `stops`, `max_steps`, `max_errors`).
         history: what both said and did before, in the benchmark's form; `messages` are its texts.
         journal: the try's record.
         user: who plays the user.
@@ -65,6 +67,7 @@ class Conversation:
         users: the user's; one of them at least.
 
     Attributes:
+        by_tool: True where the agent speaks by a tool, and not by what it says last.
         end: how it ended; None while it goes on.
         transcript: what the agent has seen of it, as chat messages: texts of both, and its own calls.
         turns: how often the user has spoken, in its history too.
@@ -83,6 +86,7 @@ class Conversation:
         users: Sequence[Endpoint],
     ) -> None:
         self.user = user
+        self.by_tool: bool = terms["way"] == "tool"
         self.end: End | None = None
         self.transcript = [shown for shown in map(_shown, history) if shown is not None]
         self.turns = sum(_is_text(message, "user") for message in history)
@@ -172,15 +176,17 @@ class Conversation:
         self.errors += answer.is_error
         self._look_at_limits()
 
-    async def close(self, reason: str | None, detail: str) -> None:
-        """Stop what is under way, and write down the end where there was none."""
+    async def stop(self) -> None:
+        """Cut off what is under way. Never hangs."""
         if self._running is not None and not self._running.done():
             self._running.cancel()
-            await asyncio.wait([self._running], timeout=2)
+            await asyncio.wait([self._running], timeout=STOP_SECONDS)
+
+    def close(self, reason: str | None, detail: str) -> None:
+        """Write down the end where there was none; a reason of None is none."""
         if self.end is None and reason is not None:
-            self._finish(
-                reason, detail, "agent" if reason in ("agent_error", "max_steps") else None
-            )
+            agents = reason in ("agent_error", "max_steps")
+            self._finish(reason, detail, "agent" if agents else None)
 
     def told(self) -> dict[str, Any]:
         """What the flow is told of it."""
@@ -304,26 +310,12 @@ class RespondToUser:
         if end is not None:
             who = "The user has ended the conversation" if end.reason == "user_stop" else _ENDED
             return Answer("ok", f"{who}. Nothing more can be said or done; stop here.")
-        return Answer("ok", *fit(reply or ""))
+        if reply is None:  # the attempt was closed while the user thought
+            return Answer("cancelled", "")
+        return Answer("ok", *fit(reply))
 
 
 _ENDED = "The conversation has ended"
-
-
-def users_turn(history: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the user speaks next, after what was said and done before.
-
-    Raises:
-        ValueError: the history ends with a call that nobody answered.
-    """
-    if not history:
-        return True
-    last = history[-1]
-    if last.get("tool_calls"):
-        raise ValueError("the message history ends with a tool call that has no result")
-    if last["role"] == "tool":
-        return bool(last.get("requestor") == "user")
-    return bool(last["role"] == "assistant")
 
 
 def _is_text(message: Mapping[str, Any], role: str) -> bool:

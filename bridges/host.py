@@ -31,7 +31,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,69 +40,25 @@ from pydantic import TypeAdapter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridges.answering import Answering, Verb
-from bridges.conversation import Conversation, RespondToUser, users_turn
+from bridges.attempts import Attempt
+from bridges.conversation import Conversation, RespondToUser
 from bridges.conversation_tool import SERVER
 from bridges.functions import FunctionTools
 from bridges.journal import CONTRACT, Journal
-from bridges.server import Endpoint, Tally, refuse
-from bridges.tau2 import Door, World, Worlds
-from bridges.users import ModelUser, ReplayedUser, ScriptedUser, User, asking
+from bridges.server import Endpoint, refuse
+from bridges.tau2 import Door, Worlds
+from bridges.users import Ask, asking, seated
 from bridges.workers import Worker, Zygote
 from suites.schema import DEFAULT_LIMITS, Environment, Functions, Tau2World
 
 if TYPE_CHECKING:
     from bridges.gateway import Gateway
 
-log = logging.getLogger("dyno.host")
-
-GATEWAY_CLOSE_SECONDS = 15.0
-"""How long closing waits for the gateway to settle an attempt's last model calls."""
 IDLE_CONNECTION_SECONDS = 3600
 """How long a client's connection may rest between two calls; a model may think for long."""
 _PR_SET_DUMPABLE = 4
 
 _environment: TypeAdapter[Functions | Tau2World] = TypeAdapter(Environment)
-
-NO_MODEL: dict[str, Any] = {
-    "model_calls": 0,
-    "usage": None,
-    "cost": None,
-    "budget": None,
-    "waited_seconds": 0.0,
-    "upstream_error": None,
-}
-"""The model's part of a summary where the gateway had none."""
-USERS_PART = ("model_calls", "usage", "cost", "upstream_error", "waited_seconds")
-"""What a summary tells of the line of a user that is a model."""
-
-
-@dataclass
-class Attempt:
-    """One open try: its token, its record, and the endpoints that serve it.
-
-    The user's endpoints are reached by a token of their own, which no agent is told, and counted
-    apart: whether the agent listed its tools, and how often it erred, is about the agent's alone.
-    """
-
-    token: str
-    journal: Journal
-    tally: Tally = field(default_factory=Tally)
-    endpoints: dict[str, Endpoint] = field(default_factory=dict)
-    user_token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    user_tally: Tally = field(default_factory=Tally)
-    user_endpoints: dict[str, Endpoint] = field(default_factory=dict)
-    world: World | None = None
-    has_model: bool = False
-    conversation: Conversation | None = None
-    user_line: str | None = None
-    """Token of the gateway's line to the user's model; asked from within, routed to nobody."""
-
-    @property
-    def listed(self) -> bool:
-        """True where every server that has tools had them listed."""
-        return all(
-            endpoint.listed or not endpoint.has_tools for endpoint in self.endpoints.values()
-        )
 
 
 class Host:
@@ -232,7 +187,7 @@ class Host:
         opened = self._open.get((attempt, number))
         if opened is None or opened.conversation is None:
             raise LookupError(f"try {number} of {attempt} is not open, or no conversation")
-        if SERVER in opened.endpoints:
+        if opened.conversation.by_tool:
             raise ValueError("this agent speaks to its user by a tool")
         opened.tally.touch()
         reply = await opened.conversation.say(text)
@@ -345,28 +300,19 @@ class Host:
         """Seat the user, let it speak where it speaks first, and give the agent a way to answer."""
         history = setup.get("message_history") or terms["messages"]
         doors = list(attempt.user_endpoints.values()) or [self._no_door(attempt)]
-        stop = terms["stops"][0]
-        spec = terms["user"]
-        user: User
-        if spec["kind"] == "scripted":
-            opened = not users_turn(history)
-            user = ScriptedUser(spec["opening"], spec["calls"], stop, opened=opened)
-        elif spec["kind"] == "replay":
-            user = ReplayedUser(spec["messages"], stop)
-        elif spec["kind"] == "model":
-            line = secrets.token_urlsafe(24)
-            model = {**spec["model"], "requestor": "user"}
-            await self._add_model(attempt, line, key, model, {}, {})
-            attempt.user_line = line
-            tools = [tool for door in doors for tool in door.tools]
-            seed = None if "seed" in (model.get("parameters") or {}) else spec.get("seed")
-            user = ModelUser(spec["scenario"], tools, history, asking(self._gateway, line), seed)
-        else:
-            raise ValueError(f"no user of the kind {spec['kind']!r}")
+        tools = [tool for door in doors for tool in door.tools]
+
+        async def line(model: dict[str, Any]) -> Ask:
+            token = secrets.token_urlsafe(24)
+            await self._add_model(attempt, token, key, {**model, "requestor": "user"}, {}, {})
+            attempt.user_line = token
+            return asking(self._gateway, token)
+
+        user = await seated(terms["user"], terms["stops"][0], history, tools, line)
         talk = attempt.conversation = Conversation(
             terms, history, attempt.journal, user, attempt.endpoints.values(), doors
         )
-        if terms["way"] == "tool":
+        if talk.by_tool:
             if SERVER in attempt.endpoints:
                 raise ValueError(f"no environment of a conversation may be named {SERVER!r}")
             speaking = Endpoint(
@@ -407,44 +353,7 @@ class Host:
     ) -> dict[str, Any]:
         self._by_token.pop(attempt.token, None)
         self._by_token.pop(attempt.user_token, None)
-        endpoints = [*attempt.endpoints.values(), *attempt.user_endpoints.values()]
-        await asyncio.gather(*(endpoint.close() for endpoint in endpoints), return_exceptions=True)
-        talk = attempt.conversation
-        if talk is not None:
-            await talk.close(reason, detail)
-        if attempt.world is not None:
-            await attempt.world.close()
-        user = await self._settle(attempt, attempt.user_line) if attempt.user_line else None
-        model = NO_MODEL | (await self._settle(attempt, attempt.token) if attempt.has_model else {})
-        if user is not None:
-            user = {name: user.get(name) for name in USERS_PART}
-            model["waited_seconds"] = max(model["waited_seconds"], user["waited_seconds"] or 0.0)
-        attempt.journal.close()
-        tally = attempt.tally
-        firsts = [tally.first_contact_at, model.pop("first_contact_at", None)]
-        lasts = [tally.last_activity_at, model.pop("last_activity_at", None)]
-        return {
-            "first_contact_at": min((at for at in firsts if at is not None), default=None),
-            "last_activity_at": max((at for at in lasts if at is not None), default=None),
-            "listed": attempt.listed,
-            "tool_calls": tally.tool_calls,
-            "tool_errors": tally.tool_errors,
-            **model,
-            "dropped": attempt.journal.dropped,
-            "environment_lost": attempt.world.lost if attempt.world is not None else None,
-            "conversation": talk.summary() if talk is not None else None,
-            "user": user,
-        }
-
-    async def _settle(self, attempt: Attempt, line: str) -> dict[str, Any]:
-        """Close a line of the gateway; what it used, or {} where that cannot be told."""
-        assert self._gateway is not None
-        try:
-            return await asyncio.wait_for(self._gateway.close(line), GATEWAY_CLOSE_SECONDS)
-        except Exception:
-            log.exception("the gateway did not settle an attempt; its record counts as cut")
-            attempt.journal.dropped = True
-            return {}
+        return await attempt.end(self._gateway, reason, detail)
 
     # ------------------------------------------------------------ HTTP
 

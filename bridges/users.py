@@ -233,6 +233,54 @@ class ModelUser:
         raise AssertionError("unreachable")
 
 
+async def seated(
+    spec: Mapping[str, Any],
+    stop: str,
+    history: Sequence[Mapping[str, Any]],
+    tools: Sequence[Tool],
+    line: Callable[[dict[str, Any]], Awaitable[Ask]],
+) -> User:
+    """The user that `open` was told of.
+
+    Args:
+        spec: `kind` and what that kind takes (`Host.open`).
+        stop: what a user that reads from paper says to end the conversation.
+        history: what was said and done before, in the benchmark's form.
+        tools: the user's own.
+        line: opens a line to a model.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    kind = spec["kind"]
+    if kind == "scripted":
+        opened = not users_turn(history)
+        return ScriptedUser(spec["opening"], spec["calls"], stop, opened=opened)
+    if kind == "replay":
+        return ReplayedUser(spec["messages"], stop)
+    if kind != "model":
+        raise ValueError(f"no user of the kind {kind!r}")
+    model = spec["model"]
+    seed = None if "seed" in (model.get("parameters") or {}) else spec.get("seed")
+    return ModelUser(spec["scenario"], tools, history, await line(model), seed)
+
+
+def users_turn(history: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the user speaks next, after what was said and done before.
+
+    Raises:
+        ValueError: the history ends with a call that nobody answered.
+    """
+    if not history:
+        return True
+    last = history[-1]
+    if last.get("tool_calls"):
+        raise ValueError("the message history ends with a tool call that has no result")
+    if last["role"] == "tool":
+        return bool(last.get("requestor") == "user")
+    return bool(last["role"] == "assistant")
+
+
 def asking(gateway: Any, token: str) -> Ask:
     """Sends requests over a line of the gateway, from within its process.
 
