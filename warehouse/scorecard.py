@@ -250,7 +250,7 @@ def _columns(k: int, others: Sequence[int] = ()) -> list[Column]:
 
         return Column(f"pass^{k}", show, rank, len(f"pass^{k}"))
 
-    ks = sorted({k, *others} - {1})
+    ks = sorted({k, *others} - {0, 1})
     return [
         Column("pass@1", lambda row: rate(row["pass_at_1"]), 0, 6),
         Column("[95 %]", lambda row: interval(row["pass_at_1_low"], row["pass_at_1_high"]), 3, 8),
