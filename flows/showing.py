@@ -14,6 +14,7 @@ from suites.errors import InputError
 from suites.home import evidence_root
 from tasks.plans import Plan
 from warehouse.evidence import Bundle, CorruptBundle, Evidence
+from warehouse.rows import JOURNALS
 
 SHORT = 400
 """Characters of a text shown without --full."""
@@ -112,20 +113,20 @@ def _show_try(evidence: Evidence, bundle: Bundle, out: _Printer) -> None:
     out.line(
         f"{task['suite']} {task['suite_version']} · {task['task_id']} · repeat {task['repeat'] + 1}"
     )
-    out.line(
-        f"{stamp['harness']} {stamp['harness_version']} ({stamp['mode']}) · {stamp['model']}"
-        f" · seed {stamp['seed']} · {stamp['isolation']}{'' if stamp['sealed'] else ', unsealed'}"
-    )
+    out.line(_who(stamp))
+    if record.get("imported"):
+        for line in _imported_lines(record["imported"]):
+            out.line(line)
     out.line(here(bundle.folder))
     _show_messages(evidence, bundle, out)
     out.title("what happened")
     try:
-        rows = sorted([*bundle.rows("bridge.jsonl"), *bundle.rows("model.jsonl")], key=_seq)
+        rows = sorted([row for name in JOURNALS for row in bundle.rows(name)], key=_seq)
     except CorruptBundle as error:
         out.line(f"the evidence is corrupt: {error.reason}")
         rows = []
     for row in rows:
-        _show_row(row, record["timings"]["started_at"], out)
+        _show_row(row, times["started_at"], out)
     if bundle.text("stdout").strip():
         out.title("standard output")
         out.text(bundle.text("stdout").strip())
@@ -134,10 +135,46 @@ def _show_try(evidence: Evidence, bundle: Bundle, out: _Printer) -> None:
         out.text(bundle.text("stderr").strip())
     out.title("ending")
     out.line(f"{record['ending']}: {record['detail']}")
+    talk = (record.get("host") or {}).get("conversation")
+    if talk:
+        out.line(_talk_line(talk))
     if record["error"]:
         out.line(f"infrastructure error {record['error']['class']}: {record['error']['message']}")
     out.line(_time_line(times))
     out.line(_usage_line(record))
+
+
+def _who(stamp: dict[str, Any]) -> str:
+    """What was run, in a line."""
+    parts = [f"{stamp['harness']} {stamp['harness_version']} ({stamp['mode']})", stamp["model"]]
+    if stamp.get("user_model"):
+        parts[1] += f" ⇄ {stamp['user_model']}"
+    if stamp.get("seed") is not None:
+        parts.append(f"seed {stamp['seed']}")
+    if stamp.get("origin") != "imported":
+        parts.append(f"{stamp['isolation']}{'' if stamp['sealed'] else ', unsealed'}")
+    return " · ".join(parts)
+
+
+def _imported_lines(said: dict[str, Any]) -> list[str]:
+    """Where an imported attempt comes from, and how its task is known."""
+    task = (
+        f"its task is known by {said['mapped_by']}"
+        if said["mapped_by"]
+        else f"its task is not known: {said['unmapped_because']}"
+    )
+    return [
+        f"imported: simulation {said['simulation']} of {said['file']}, which names task {said['named']}",
+        task,
+    ]
+
+
+def _talk_line(talk: dict[str, Any]) -> str:
+    blame = f", by the {talk['blame']}" if talk.get("blame") else ""
+    return (
+        f"conversation ended by {talk['ended']}{blame}: {talk['turns']} turns of the user, "
+        f"{talk['steps']} steps, {talk['errors']} failed calls"
+    )
 
 
 def _seq(row: dict[str, Any]) -> int:
@@ -151,29 +188,40 @@ def _show_messages(evidence: Evidence, bundle: Bundle, out: _Printer) -> None:
     except (InputError, KeyError):
         return  # evidence without its sweep's manifest: the rest can still be told
     out.title("asked")
-    for message in task.messages:
+    if task.user is not None:
+        out.line("a simulated user with a scenario of its own:")
+        out.text(task.user.script.opening if task.user.script else task.user.scenario)
+    for message in () if task.user is not None else task.messages:
         out.line(f"{message.role}:")
         out.text(message.content)
     names = [tool.name for environment in task.environments for tool in environment.tools]
     out.line(f"tools: {', '.join(names) or 'none'}")
 
 
-def _show_row(row: dict[str, Any], started: float, out: _Printer) -> None:
-    at = f"{row['seq']:>3}  +{max(0.0, row['at'] - started):.3f} s "
-    event = row["event"]
-    if event == "list":
+def _show_row(row: dict[str, Any], started: float | None, out: _Printer) -> None:
+    known = row["at"] is not None and started is not None
+    at = f"{row['seq']:>3}  " + (f"+{max(0.0, row['at'] - started):.3f} s " if known else "")
+    event, whose = row["event"], "user's " if row.get("requestor") == "user" else ""
+    if event == "message":
+        who = "user" if row["role"] == "user" else "agent"
+        out.line(f"{at}{who}{' (opening)' if row.get('opening') else ''}:")
+        out.text(row.get("content") or "", indent=20)
+    elif event == "end":
+        out.line(f"{at}the conversation is over: {row['reason']}")
+    elif event == "list":
         out.line(f"{at} tools/list → {len(row['tools'])} tools ({row.get('protocol')})")
     elif event == "call":
         native = f" ({row['native']})" if row.get("native") not in (None, row["tool"]) else ""
-        out.line(f"{at} call {row['tool']}{native}")
+        out.line(f"{at} {whose}call {row['tool']}{native}")
         out.text(row.get("arguments") or "(no arguments)", indent=20)
     elif event == "result":
-        out.line(f"{at} result of {row['call']}: {row['status']}, {row['ms']:.1f} ms")
+        took = "" if row["ms"] is None else f", {row['ms']:.1f} ms"
+        out.line(f"{at} result of {row['call']}: {row['status']}{took}")
         out.text(row.get("text") or "", indent=20)
     elif event == "request":
         edits = f", edits: {', '.join(row['edits'])}" if row.get("edits") else ""
         stream = ", streamed" if row.get("stream") else ""
-        out.line(f"{at} model call to {row.get('model')}{stream}{edits}")
+        out.line(f"{at} {whose}model call to {row.get('model')}{stream}{edits}")
     elif event == "response":
         out.line(f"{at} model answer to {row['call']}: {_answer_line(row)}")
 
@@ -192,6 +240,8 @@ def _answer_line(row: dict[str, Any]) -> str:
 
 
 def _time_line(times: dict[str, Any]) -> str:
+    if times["wall_s"] is None or times["ended_at"] is None:
+        return "nobody says how long it took"
     text = f"{times['wall_s']:.3f} s"
     if times["startup_s"] is not None:
         text += f", {times['startup_s']:.3f} s of it before it first touched bridge or model"
@@ -206,10 +256,13 @@ def _usage_line(record: dict[str, Any]) -> str:
     usage = host.get("usage")
     tokens = f"{usage['input']} in, {usage['output']} out" if usage else "tokens not measured"
     cost = host.get("cost")
+    calls = host.get("model_calls", 0)
+    reported = (record.get("reported") or {}).get("cost")
     return (
         f"{host.get('tool_calls', 0)} tool calls ({host.get('tool_errors', 0)} errors), "
-        f"{host.get('model_calls', 0)} model calls, {tokens}, "
+        f"{'model calls not counted' if calls is None else f'{calls} model calls'}, {tokens}, "
         + ("cost not measured" if cost is None else f"${cost:.6f}")
+        + ("" if reported is None else f" (reported: ${reported:.6f})")
     )
 
 
