@@ -161,7 +161,7 @@ def resume(sweep: str | None, yes: bool) -> int:
     from flows import planned
     from flows.reading import newest_sweep
 
-    sweep_id = newest_sweep(sweep)
+    sweep_id = newest_sweep(sweep, ours=True)
     say(f"resuming {sweep_id}")
     made = Plan.read(Evidence(evidence_root()), sweep_id)
     planned.confirm(made, yes)

@@ -75,8 +75,12 @@ def gold_failures(sweep_id: str, oracles: list[str]) -> str:
     return "\n".join(lines)
 
 
-def newest_sweep(sweep: str | None) -> str:
+def newest_sweep(sweep: str | None, ours: bool = False) -> str:
     """The id of the newest sweep that is meant: by the beginning of its id, its name or its file.
+
+    Args:
+        sweep: how it was named; None: any.
+        ours: True leaves out what was imported: nobody can go on with that.
 
     Raises:
         InputError: there is none.
@@ -84,6 +88,12 @@ def newest_sweep(sweep: str | None) -> str:
     from suites.home import evidence_root
 
     known = sorted(path.stem for path in (evidence_root() / "sweeps").glob("*.json"))
+    if ours and any("-import-" in name for name in known):
+        from tasks.imports.writing import imported_sweeps
+        from warehouse.evidence import Evidence
+
+        imported = imported_sweeps(Evidence(evidence_root()))
+        known = [name for name in known if name not in imported]
     name = Path(sweep).stem if sweep else ""
     chosen = [i for i in known if not sweep or i.startswith(sweep) or _name_in(i) == name]
     if not chosen:
