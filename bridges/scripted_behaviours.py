@@ -71,6 +71,9 @@ class Asked:
     """Names of the tool calls that the messages already hold, as this harness names them."""
     texts: int = 0
     """Assistant messages so far that say something and call nothing."""
+    written_calls: int = 0
+    written_texts: int = 0
+    """The same two where a conversation is written out in a prompt (tasks/attempt/converse.py)."""
 
 
 @dataclass(frozen=True)

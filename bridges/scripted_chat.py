@@ -27,6 +27,7 @@ def asked_of(request: Mapping[str, Any]) -> Asked:
     messages = [m for m in request.get("messages") or () if isinstance(m, dict)]
     assistants = [m for m in messages if m.get("role") == "assistant"]
     users = [m for m in messages if m.get("role") == "user"]
+    prompts = [_text(m.get("content")) for m in messages if m.get("role") in ("user", "system")]
     calls = [c for m in assistants for c in m.get("tool_calls") or ()]
     tools = [t.get("function") or t for t in request.get("tools") or () if isinstance(t, dict)]
     return Asked(
@@ -39,7 +40,14 @@ def asked_of(request: Mapping[str, Any]) -> Asked:
         texts=sum(
             bool(_text(m.get("content")).strip()) and not m.get("tool_calls") for m in assistants
         ),
+        written_calls=sum(_written(prompt, "[assistant calls ") for prompt in prompts),
+        written_texts=sum(_written(prompt, "[assistant]") for prompt in prompts),
     )
+
+
+def _written(prompt: str, mark: str) -> int:
+    """How many lines begin so."""
+    return prompt.count(f"\n{mark}") + prompt.startswith(mark)
 
 
 def _name(call: Any) -> str:

@@ -4,7 +4,8 @@ Its plan is a list: its own gold calls; for each run of the user's gold calls on
 names their tools ("Please use reboot, then dial."); last, its answer. A scripted user does as it is
 told (bridges/users.py), so the two of them walk through all of the gold. How far they are is read from
 the request: the agent's calls that it holds, and what the agent has said, beyond what the prompt held
-to begin with. In the `tool` way saying is a call of `respond_to_user`.
+to begin with (as messages, or written out in a prompt). In the `tool` way saying is a call of
+`respond_to_user`.
 
 The null model says that it cannot help, and is done.
 """
@@ -38,8 +39,10 @@ def next_in_conversation(script: Script, calls: Sequence[Mapping[str, Any]], ask
     by_tool = script.conversation.get("way") == "tool"
     speak = offered(SPEAK, asked.tools)
     spoken = sum(name == speak for name in asked.called) if by_tool else 0
-    made = asked.made - spoken - (given.get("made") or 0)
-    said = spoken if by_tool else asked.texts - (given.get("said") or 0)
+    made = asked.made + asked.written_calls - spoken - (given.get("made") or 0)
+    said = asked.texts + asked.written_texts - (given.get("said") or 0)
+    if by_tool:
+        said = spoken
     ahead = _ahead(items, made, said)
     if not ahead:
         return Step(text=REFUSAL if script.behaviour == "null" else script.answer)

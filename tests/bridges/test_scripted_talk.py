@@ -92,6 +92,28 @@ def test_what_the_prompt_held_already_is_not_taken_for_its_own() -> None:
     assert played(player, before, SHOP_TOOLS) == IN_TURNS
 
 
+def test_a_conversation_that_is_written_out_in_the_prompt_counts_as_well() -> None:
+    player = Player(script("oracle", given={"made": 1, "said": 1}))
+    told = [
+        "You sell phones.",
+        "[assistant]\nHi!",
+        "[assistant calls look_up]\n{}",
+        "[look_up answers]\n{}",
+        "[user]\nHelp!",
+    ]
+    done = []
+    for _ in range(20):
+        prompt = [{"role": "user", "content": "\n\n".join(told)}]
+        step = player.step(asked_of({"messages": prompt, "tools": SHOP_TOOLS}))
+        if not step.calls:
+            done.append(step.text)
+            told += [f"[assistant]\n{step.text}", "[user]\nGo on."]
+        for call in step.calls:
+            done.append(f"{call.tool} {call.arguments}")
+            told += [f"[assistant calls {call.tool}]\n{call.arguments}", f"[{call.tool} answers]\n"]
+    assert done[:7] == IN_TURNS
+
+
 def test_where_a_tool_speaks_all_that_it_says_goes_through_it() -> None:
     player = Player(script("oracle", "tool"))
     speak = "mcp__user__respond_to_user"
