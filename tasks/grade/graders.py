@@ -20,7 +20,11 @@ from suites.schema import Task
 from tasks.grade.jobs import Job, Verdict, native_names
 from tasks.grade.recorded import Recorded
 
-GRADERS = {"bfcl": "tasks.grade.bfcl", "checks": "tasks.grade.checks"}
+GRADERS = {
+    "bfcl": "tasks.grade.bfcl",
+    "checks": "tasks.grade.checks",
+    "tau2": "tasks.grade.tau2",
+}
 
 
 class Grader(Protocol):

@@ -27,7 +27,8 @@ class Job:
         dataset: version of the benchmark's package (`2026.3.23`); "" where the grader needs none.
         on_error: the task's rule for an ending other than `clean`.
         folder: the try's folder, read and verified by the worker; None if `rows` are given.
-        rows: `{"bridge": […], "model": […], "stdout": text, "ending": "clean"}`, for oracles and tests.
+        rows: `{"bridge": […], "model": […], "conversation": […], "stdout": text, "ending": "clean"}`, for
+            oracles and tests.
     """
 
     id: str

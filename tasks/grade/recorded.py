@@ -20,6 +20,7 @@ class Recorded:
     Attributes:
         bridge: rows of `bridge.jsonl`.
         model: rows of `model.jsonl`.
+        conversation: rows of `conversation.jsonl`; none where there was no conversation.
         ending: how the try ended.
         stdout: reads what the harness printed.
         bundle_hash: of the bundle; "" for rows without one.
@@ -27,6 +28,7 @@ class Recorded:
 
     bridge: list[dict[str, Any]] = field(default_factory=list)
     model: list[dict[str, Any]] = field(default_factory=list)
+    conversation: list[dict[str, Any]] = field(default_factory=list)
     ending: str = "clean"
     stdout: Callable[[], str] = str
     bundle_hash: str = ""
@@ -44,6 +46,7 @@ def read(job: Job) -> Recorded:
         return Recorded(
             bridge=rows.get("bridge", []),
             model=rows.get("model", []),
+            conversation=rows.get("conversation", []),
             ending=rows.get("ending", "clean"),
             stdout=lambda: str(rows.get("stdout", "")),
         )
@@ -58,6 +61,7 @@ def read(job: Job) -> Recorded:
     return Recorded(
         bridge=bundle.rows("bridge.jsonl"),
         model=bundle.rows("model.jsonl"),
+        conversation=bundle.rows("conversation.jsonl"),
         ending=bundle.record["ending"],
         stdout=lambda: _stdout(bundle),
         bundle_hash=bundle.hash,
