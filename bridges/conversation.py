@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -71,6 +72,7 @@ class Conversation:
         end: how it ended; None while it goes on.
         transcript: what the agent has seen of it, as chat messages: texts of both, and its own calls.
         turns: how often the user has spoken, in its history too.
+        user_seconds: how long the agent has waited for it.
 
     Raises:
         ValueError: a history that ends with a call nobody answered.
@@ -92,6 +94,7 @@ class Conversation:
         self.turns = sum(_is_text(message, "user") for message in history)
         self.steps = 0
         self.errors = 0
+        self.user_seconds = 0.0
         self._users_turn = users_turn(history)
         self._stops: tuple[str, ...] = tuple(terms["stops"])
         self._max_steps: int = terms["max_steps"]
@@ -197,13 +200,14 @@ class Conversation:
         """Its part of the close summary."""
         end = asdict(self.end) if self.end else {"reason": None, "detail": "", "blame": None}
         end["ended"] = end.pop("reason")
-        return {**end, "steps": self.steps, "errors": self.errors, "turns": self.turns}
+        counts = {"steps": self.steps, "errors": self.errors, "turns": self.turns}
+        return {**end, **counts, "user_seconds": round(self.user_seconds, 3)}
 
     # ------------------------------------------------------------ one exchange
 
     async def _exchange(self, text: str | None) -> str | None:
         """What the agent says (None: nothing, it begins), and all that the user does about it."""
-        reply = None
+        reply, since = None, time.monotonic()
         try:
             if text is not None:
                 self._agent_says(text)
@@ -215,6 +219,8 @@ class Conversation:
             self._finish("user_error", f"the host failed: {type(error).__name__}", "user")
         finally:
             self._latest = (text or "", reply)
+            if text is not None:
+                self.user_seconds += time.monotonic() - since
             self._lock.release()
         return reply
 

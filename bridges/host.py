@@ -209,7 +209,8 @@ class Host:
             `first_contact_at`, `last_activity_at`, `listed`, `tool_calls`, `tool_errors`, the
             gateway's part (`NO_MODEL` names it), `dropped`: True where the record has holes, and
             `environment_lost`: why a world ceased to be the attempt's, or None. Of a conversation
-            also `conversation` {ended, detail, blame, steps, errors, turns} and, where a model
+            also `conversation` {ended, detail, blame, steps, errors, turns,
+            user_seconds: how long the agent waited for its user} and, where a model
             played the user, `user` {model_calls, usage, cost, upstream_error, waited_seconds}; both
             None where there was none. All else is about the agent alone.
         """

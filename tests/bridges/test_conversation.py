@@ -54,6 +54,7 @@ def test_a_scripted_user_opens_does_what_it_is_told_to_and_says_goodbye(host: Ru
     told = opened.say("All is well.")
     assert (told["reply"], told["ended"], told["turn"]) == (STOP, "user_stop", 3)
     summary = opened.close("agent_stop")
+    assert summary["conversation"].pop("user_seconds") >= 0
     assert summary["conversation"] == {
         "ended": "user_stop",
         "detail": "the user ended the conversation",
