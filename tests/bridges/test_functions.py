@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from host_parts import ANYTHING, WEATHER, RunningHost, coded
 
+from bridges.arguments import read, sent_by_hand, shape_problem
+
 CODE = """
 import sys
 
@@ -286,3 +288,19 @@ def test_arguments_that_could_stall_a_checker_stall_only_their_own_attempt(
     many = json.dumps({"many": [1] * 50_000 + ["x"]})
     assert "arguments.many[50000]" in hostile.client().call("trap", many)["text"]
     assert hostile.client().call("trap", '{"name": "aaa"}')["text"] == "sunny"
+
+
+@pytest.mark.parametrize("text", ['{"a": 1.0}', "null", "[]", ' {"a": 1, "a": 2} ', "12"])
+def test_arguments_by_hand_are_judged_as_those_of_a_request(text: str) -> None:
+    body = f'{{"method":"tools/call","params":{{"arguments":{text}}}}}'
+    by_request, by_hand = read(body.encode()), sent_by_hand(text)
+    assert by_hand.value == by_request.value
+    assert by_hand.arguments == text
+    assert shape_problem(by_hand) == shape_problem(by_request)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{}},"method":"x","params":{', '{"a": 1} more', "nan"])
+def test_arguments_by_hand_that_are_no_json_are_kept_and_told(text: str) -> None:
+    sent = sent_by_hand(text)
+    assert sent.arguments == text
+    assert "they are not JSON" in str(shape_problem(sent))

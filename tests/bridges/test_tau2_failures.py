@@ -93,6 +93,23 @@ def test_a_world_that_is_killed_is_rebuilt_from_what_was_answered(
     assert opened.close()["environment_lost"] is None
 
 
+def test_what_upstream_names_at_random_has_the_same_name_in_a_rebuilt_world(
+    own_worlds: RunningHost, upstream: Reference
+) -> None:
+    """A customer without a draft bill gets one, which telecom names by a random number."""
+    refuel = call("refuel_data", customer_id="C1002", line_id="L1004", gb_amount=1.0)
+    opened = own_worlds.open(environments=[upstream.spec("telecom")])
+    texts = make(opened, [refuel, call("get_customer_by_id", customer_id="C1002")])
+    ((_, (world,)),) = processes_of(own_worlds).items()
+    os.kill(world, signal.SIGKILL)
+    wait_until(lambda: own_worlds.stats()["workers"] == 0)
+    bills = json.loads(texts[1])["bill_ids"]
+    assert len(bills) == 3
+    again = json.loads(make(opened, [call("get_customer_by_id", customer_id="C1002")])[0])
+    assert again["bill_ids"] == bills
+    assert opened.state() == upstream.comes_to("telecom", None, [refuel])["state"]
+
+
 def test_a_world_that_dies_under_a_call_costs_that_call(
     own_worlds: RunningHost, upstream: Reference
 ) -> None:
