@@ -141,7 +141,6 @@ class Turns:
 
     Attributes:
         launches: what each turn came to, for the record.
-        waiting: True while it is the user that is waited for.
     """
 
     def __init__(
@@ -153,7 +152,6 @@ class Turns:
         say: Callable[[str], dict[str, Any] | None],
     ) -> None:
         self.launches: list[dict[str, Any]] = []
-        self.waiting = False
         self._job = job
         self._watch = watch
         self._folder = folder
@@ -171,15 +169,12 @@ class Turns:
             report, text = self._turn(talk["messages"])
             if natural(self._job.harness, report, self._watch.stopped_for).ending != "clean":
                 return
-            self.waiting = True
             talk = self._say(text)
-        self.waiting = talk is None
 
     def _turn(self, transcript: list[dict[str, Any]]) -> tuple[dict[str, Any], str]:
         turn = len(self.launches) + 1
         stdout = self._folder / "turns" / f"{turn:03d}.stdout"
         stderr = stdout.with_suffix(".stderr")
-        self.waiting = False
         report = self._launch(told_in_turn(self._job.task, transcript, turn), stdout, stderr)
         told = {"turn": turn, **{name: report.get(name) for name in _RECORDED}}
         self.launches.append(told)

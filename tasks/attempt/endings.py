@@ -37,6 +37,7 @@ def judge(
     report: dict[str, Any],
     summary: dict[str, Any],
     stopped_for: str | None,
+    seconds: float | None = None,
 ) -> Verdict:
     """The ending of one run.
 
@@ -45,11 +46,14 @@ def judge(
             several; empty where nothing was launched.
         summary: the host's account of the attempt.
         stopped_for: why we ended the harness ourselves (`timeout`, `budget`, `host_lost`), or None.
+        seconds: the deadline.
     """
     own = natural(harness, report, stopped_for)
     talk = summary.get("conversation") or {}
     said = _said(report)
     lost = _surroundings(task, report, summary, stopped_for, said)
+    if not lost and own.ending == "timeout" and seconds:
+        lost = _slow_user(summary, seconds)
     if lost:
         error_class, detail, blame = lost
         return Verdict(own.ending, detail, error_class, blame)
@@ -124,6 +128,16 @@ def _lost_user(summary: dict[str, Any], said: str) -> tuple[str, str, Blame | No
     if talk.get("ended") == "user_error":
         return "user_failed", f"{talk['detail']} ({said})", None
     return None
+
+
+def _slow_user(summary: dict[str, Any], seconds: float) -> tuple[str, str, Blame | None] | None:
+    """A user that took most of the agent's time; what it waited for a rate limit was not counted."""
+    waited = (summary.get("user") or {}).get("waited_seconds") or 0.0
+    took = ((summary.get("conversation") or {}).get("user_seconds") or 0.0) - waited
+    if took <= seconds / 2:
+        return None
+    detail = f"the deadline passed, and the user took {took:.3g} of {seconds:g} s"
+    return "user_failed", detail, None
 
 
 def natural(harness: Harness, report: dict[str, Any], stopped_for: str | None) -> Verdict:

@@ -289,10 +289,8 @@ class Life:
         if self.opened.get("conversation"):
             own = natural(self.job.harness, self.report, self.watch.stopped_for)
             spent = self.watch.budget_spent
-            reason, detail = reason_for(own, self.watch.stopped_for, spent=spent), own.detail
-            if reason == "timeout" and self.turns and self.turns.waiting:
-                reason, detail = "user_error", "the deadline passed while the user was to speak"
-            how = {"reason": reason, "detail": detail}
+            reason = reason_for(own, self.watch.stopped_for, spent=spent)
+            how = {"reason": reason, "detail": own.detail}
         try:
             self.summary = self.host.call(
                 "close", attempt=self.job.key, **{"try": self.number}, **how, timeout=120
@@ -360,7 +358,12 @@ class Life:
         if self.error is not None:
             return "interrupted", self.error.message, self.error.rule.blame
         verdict = judge(
-            self.job.harness, self.job.task, self.report, self.summary, self.watch.stopped_for
+            self.job.harness,
+            self.job.task,
+            self.report,
+            self.summary,
+            self.watch.stopped_for,
+            self.job.limits.seconds,
         )
         detail = verdict.detail
         if verdict.error_class in (
