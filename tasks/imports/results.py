@@ -117,7 +117,8 @@ def read_results(path: Path) -> Results:
     check.text(environment.get("domain_name"), "info.environment_info.domain_name")
     for key in ("agent_info", "user_info"):
         check.object(info.get(key), f"info.{key}")
-    tasks = value.get("tasks") or []
+    tasks = value.get("tasks")
+    tasks = [] if tasks is None else tasks
     for number, task in enumerate(check.list(tasks, "tasks")):
         if "id" not in check.object(task, f"tasks[{number}]"):
             raise check.wrong(f"tasks[{number}].id", "is missing", "a task's id")
