@@ -26,7 +26,7 @@ from tasks.attempt.policy import InfrastructureError, rule_of_error
 from tasks.grading import grade_cell
 from tasks.plans import Plan
 from tasks.running import plan_of, prestart, run_planned, workshop
-from warehouse.evidence import CorruptBundle, Evidence
+from warehouse.evidence import Bundle, CorruptBundle, Evidence
 
 
 def _cache_key(_context: Any, parameters: dict[str, Any]) -> str:
@@ -59,6 +59,14 @@ def _may_help(_task: Any, _run: Any, state: State[Any]) -> bool:
 def attempt(sweep_id: str, key: str, label: str) -> dict[str, Any]:
     """Run one attempt of a planned sweep; raises InfrastructureError where it has no result."""
     return run_planned(sweep_id, key)
+
+
+def _cost(bundle: Bundle) -> float | None:
+    """What a try spent, its user's model too, as far as it is known; None where nothing is."""
+    host = bundle.record["host"]
+    cost: float | None = host.get("cost")
+    users = (host.get("user") or {}).get("cost")
+    return users if cost is None else cost + (users or 0.0)
 
 
 @task(name="grade", task_run_name="grade {label}")
@@ -180,7 +188,7 @@ class Crowd:
         try:
             bundle = self.evidence.published(planned["key"])
             if bundle is not None:
-                return None, bundle.record["host"].get("cost")
+                return None, _cost(bundle)
             tries = self.evidence.tries(planned["key"])
             last = self.evidence.bundle(tries[-1]) if tries else None
         except CorruptBundle as error:
@@ -188,7 +196,7 @@ class Crowd:
             return "internal", None
         if last is None or not last.record["error"]:
             return "internal", None
-        return last.record["error"]["class"], last.record["host"].get("cost")
+        return last.record["error"]["class"], _cost(last)
 
     def _learn(self, cell: int, error_class: str) -> None:
         stops = rule_of_error(error_class).stops

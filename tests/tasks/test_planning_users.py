@@ -203,5 +203,7 @@ def test_a_setup_needs_a_world_that_begins_with_it(home: Path, tmp_path: Path) -
 
 def test_a_turns_harness_needs_no_tools_to_talk(home: Path, tmp_path: Path) -> None:
     told = {"name": "h", "command": ["true"], "version": "1", "speaks": [], "conversation": "turns"}
-    made = plan(write_suite(tmp_path, task(environments=[], oracle=None)), harnesses=[told], models=["null"])
+    made = plan(
+        write_suite(tmp_path, task(environments=[], oracle=None)), harnesses=[told], models=["null"]
+    )
     assert made.cells[0].refused is None
