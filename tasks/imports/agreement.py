@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,22 +18,26 @@ class Agreement:
 
     Attributes:
         file: the file's name.
-        agree: attempts where both give the same reward.
+        agree: attempts where both give the same reward, by what their task is known by.
         disagree: a line each of those that do not.
         unknown: mapped attempts where one of the two is missing, a line each.
         unmapped: attempts without a task.
     """
 
     file: str
-    agree: int
+    agree: Counter[str]
     disagree: tuple[str, ...]
     unknown: tuple[str, ...]
     unmapped: int
 
     def lines(self) -> list[str]:
         """What is said of it."""
-        compared = self.agree + len(self.disagree)
-        text = f"{self.file}: {self.agree} of {compared} mapped agree with the published reward"
+        agree = self.agree.total()
+        compared = agree + len(self.disagree)
+        text = f"{self.file}: {agree} of {compared} mapped agree with the published reward"
+        if len(self.agree) > 1:
+            parts = [f"{count} mapped by {by}" for by, count in self.agree.most_common()]
+            text += f" ({', '.join(parts)})"
         if self.unmapped:
             text += f"; {self.unmapped} left out: no task"
         if self.unknown:
@@ -51,7 +56,8 @@ def agreements(evidence: Evidence, sweeps: Iterable[str]) -> list[Agreement]:
 
 
 def _agreement(evidence: Evidence, manifest: dict[str, Any]) -> Agreement:
-    agree, unmapped = 0, 0
+    agree: Counter[str] = Counter()
+    unmapped = 0
     disagree, unknown = [], []
     told = manifest["imported"]["simulations"]
     for attempt, one in zip(manifest["attempts"], told, strict=True):
@@ -71,7 +77,7 @@ def _agreement(evidence: Evidence, manifest: dict[str, Any]) -> Agreement:
             error = ours[-1].get("error") or {}
             unknown.append(f"{label}: {error.get('type')}: {error.get('message')}")
         elif abs(ours[-1]["score"] - published[-1]["score"]) < 1e-6:
-            agree += 1
+            agree[one["by"]] += 1
         else:
             words = f"published {published[-1]['score']:g}, regraded {ours[-1]['score']:g}"
             disagree.append(f"{label}: {words}: {_why(ours[-1])}")

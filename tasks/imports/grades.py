@@ -59,7 +59,7 @@ def _checks(judged: dict[str, Any], reason: str) -> list[Check]:
         _check(
             str(name),
             value is not None and value >= FULL,
-            f"published: {name} gave {value}",
+            f"{name} gave {value}",
             headline=True,
         )
         for name, value in breakdown.items()
