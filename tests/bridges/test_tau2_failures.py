@@ -343,6 +343,24 @@ def test_a_world_whose_code_fails_outside_of_a_call_is_lost(
     assert "get_users upstream's own code failed" in opened.close()["environment_lost"]
 
 
+def test_a_world_is_synchronised_after_a_call_that_failed_too(
+    mended: tuple[RunningHost, Path], upstream: Reference
+) -> None:
+    """As upstream's orchestrator does after every step; no tool of 26.3 can tell, so one is made."""
+    host, package = mended
+    tools, environment = (package / "domains" / "mock" / f for f in ("tools.py", "environment.py"))
+    failing = 'self.db.users["gone"] = None; raise ValueError("half-way")'
+    source = tools.read_text().replace("return list(self.db.users.values())", failing)
+    looking = 'return str("gone" in self.db.users)'
+    tools.write_text(source.replace('return "Transfer successful"', looking))
+    with environment.open("a") as lines:
+        lines.write("def _sync(self):\n    self.tools.db.users.pop('gone', None)\n\n")
+        lines.write("Environment.sync_tools = _sync\n")
+    opened = host.open(environments=[upstream.spec("mock")])
+    calls = [call("get_users"), call("transfer_to_human_agents", summary="x")]
+    assert make(opened, calls) == ["Error: half-way", "False"]
+
+
 # ---------------------------------------------------------------- nothing is left
 
 
@@ -392,6 +410,19 @@ def test_nothing_outlives_the_host(own_worlds: RunningHost, upstream: Reference,
         own_worlds.channel.close()
     own_worlds.process.wait(10)
     wait_until(lambda: all(map(is_gone, pids)))
+
+
+def test_a_load_that_hangs_does_not_outlive_the_host(
+    mended: tuple[RunningHost, Path], upstream: Reference
+) -> None:
+    host, package = mended
+    (package / "domains/mock/environment.py").write_text("import time; time.sleep(1000)\n")
+    host.channel.call("prepare", environments=[upstream.spec("mock")])
+    (zygote,) = processes_of(host)
+    time.sleep(1)  # until it hangs
+    host.process.kill()
+    host.process.wait(10)
+    wait_until(lambda: is_gone(zygote))
 
 
 def _into_the_void(client: Bare) -> None:
