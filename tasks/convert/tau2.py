@@ -39,9 +39,8 @@ from suites.schema import (
 from suites.wording import closest, read_yaml, refuse
 from tasks.convert.fetch import Package, Say, fetch, silent
 from tasks.convert.tau2_asking import CannotLoad, Upstream
-from tasks.convert.tau2_oracles import Proof, Proven, make_oracle, make_script
+from tasks.convert.tau2_oracles import Proof, make_oracle, make_script
 from tasks.convert.tau2_source import finder
-from tasks.grade.client import Grading
 from tasks.grade.graders import grader
 
 REVISION = "1"
@@ -211,17 +210,12 @@ class Conversion(contextlib.AbstractContextManager["Conversion"]):
 
     Args:
         package: in the cache.
-        grading: grades with it, if given (it is not closed).
     """
 
-    def __init__(self, package: Package, grading: Grading | None = None) -> None:
+    def __init__(self, package: Package) -> None:
         self._package = package
         self._upstream = Upstream(package.folder)
-        self._own = Grading() if grading is None else None
-        grading = grading or self._own
-        assert grading is not None
-        self._proof = Proof(self._upstream, grading, package.version)
-        self._described: dict[str, dict[str, Any]] = {}
+        self._proof = Proof(self._upstream, package.version)
 
     def present(self, names: Iterable[str]) -> list[str]:
         """Those of the suites whose domain the package has."""
@@ -248,10 +242,7 @@ class Conversion(contextlib.AbstractContextManager["Conversion"]):
         world = _world(category.domain, self._package.version, said)
         shared = Shared(policy=said["policy"], environments=(world,))
         made = [self._task(entry, category.domain, benchmark, shared) for entry in said["tasks"]]
-        if not _has_grader():
-            tasks = [Proven(task) for _, task in made]
-        else:
-            tasks = self._proof.prove(category.domain, made)
+        tasks = self._proof.prove(category.domain, made)
         suite = self._suite(name, benchmark, said, [task.task for task in tasks], shared)
         return Converted(
             name,
@@ -329,13 +320,12 @@ class Conversion(contextlib.AbstractContextManager["Conversion"]):
             # Upstream's figure is the mean over tasks, whatever their kind.
             weights={kind: float(n) for kind, n in groups.items()} if len(groups) > 1 else {},
             shared=shared,
-            grader=f"tau2@{grader('tau2').version(package.version)}" if _has_grader() else None,
+            grader=f"tau2@{grader('tau2').version(package.version)}",
         )
 
     def __exit__(self, *_exception: object) -> None:
         self._upstream.close()
-        if self._own is not None:
-            self._own.close()
+        self._proof.close()
 
 
 def _world(domain: str, version: str, said: Mapping[str, Any]) -> Tau2World:
@@ -370,9 +360,3 @@ def basis_of(task: Mapping[str, Any]) -> tuple[str, ...]:
     """What the reward of a task, as its file has it, is the product of."""
     criteria = task.get("evaluation_criteria") or {}
     return tuple(criteria.get("reward_basis") or DEFAULT_BASIS)
-
-
-def _has_grader() -> bool:
-    from tasks.grade.graders import GRADERS
-
-    return "tau2" in GRADERS

@@ -1,8 +1,9 @@
 """Oracles for τ²-bench tasks: gold as calls and one answer, proven by upstream's own world and grader.
 
 Claim: an oracle that is not marked `unsolvable` passes, because its conversation has been played and
-judged; one that is marked fails for the reason it carries. A vandal's call is one that the judge was
-seen to take the task for; only where none of those offered does it, it is merely legal.
+judged; one that is marked fails for the reason it carries. A vandal's call is one that was seen to cost
+the task, by the grader or by upstream's own assertions on the world it leaves; only where none of those
+offered does, it is merely legal.
 
 The conversation that is judged is the shortest there is: greeting, what the user wants, the gold calls of
 both in their order with the results that upstream's world gave, the answer, and the user's stop.
@@ -11,6 +12,7 @@ both in their order with the results that upstream's world gave, the answer, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -25,6 +27,8 @@ REQUESTORS: dict[str, Literal["agent", "user"]] = {"assistant": "agent", "user":
 """Upstream's word to ours."""
 NEEDS_JUDGE = "NL_ASSERTION"
 STOP = "###STOP###"
+FOR_TWO = 500
+"""Conversations from which on two processes judge them."""
 
 
 def make_oracle(task: Mapping[str, Any]) -> Oracle:
@@ -77,12 +81,12 @@ class Proof:
 
     Args:
         upstream: plays them.
-        grading: judges them.
         dataset: version of the package.
     """
 
-    def __init__(self, upstream: Upstream, grading: Grading, dataset: str) -> None:
-        self._upstream, self._grading, self._dataset = upstream, grading, dataset
+    def __init__(self, upstream: Upstream, dataset: str) -> None:
+        self._upstream, self._dataset = upstream, dataset
+        self._judges = (Grading(), Grading())
         self._known: dict[tuple[str, int], Proven] = {}
 
     def prove(self, domain: str, tasks: Sequence[tuple[int, Task]]) -> list[Proven]:
@@ -97,43 +101,55 @@ class Proof:
         """
         fresh = [(n, task) for n, task in tasks if (domain, n) not in self._known]
         runs = self._upstream.run(domain, [(n, 0) for n, _ in fresh])
-        whole = [_Case(n, task, run) for (n, task), run in zip(fresh, runs, strict=True)]
-        reasons = self._reasons([case for case in whole if case.failed is None], vandal=False)
+        cases = [_Case(n, task, run) for (n, task), run in zip(fresh, runs, strict=True)]
+        reasons = self._reasons([case for case in cases if case.failed is None], vandal=False)
         solved = []
-        for case in whole:
+        for case in cases:
             reason = case.failed or reasons[case.number]
+            self._known[domain, case.number] = case.proven(unsolvable=reason)
             if reason is None:
                 solved.append(case)
-            self._known[domain, case.number] = case.proven(unsolvable=reason)
         self._find_vandals(domain, solved)
-        return [
-            replace(self._known[domain, n], task=task.model_copy(update={"oracle": known.oracle}))
-            for n, task in tasks
-            if (known := self._known[domain, n].task)
-        ]
+        return [self._known[domain, n] for n, _ in tasks]
+
+    def close(self) -> None:
+        """End the judges."""
+        for judge in self._judges:
+            judge.close()
 
     def _find_vandals(self, domain: str, cases: list[_Case]) -> None:
         """For each case the first forbidden write that costs its task, else the first legal one."""
-        first: dict[int, Mapping[str, Any]] = {}
+        spared: dict[int, Mapping[str, Any]] = {}
         while cases := [case for case in cases if case.write is not None]:
-            reasons = self._reasons(cases, vandal=True)
+            unknown = [case for case in cases if case.write and case.write["costs"] is None]
+            reasons = self._reasons(unknown, vandal=True)
+            left = []
             for case in cases:
                 assert case.write is not None
-                first.setdefault(case.number, case.write)
-                costs = reasons[case.number] is not None
-                chosen = case.write if costs else first[case.number]
+                first = spared.setdefault(case.number, case.write)
+                costs = bool(case.write["costs"]) or reasons.get(case.number) is not None
+                chosen = case.write if costs else first
                 self._known[domain, case.number] = case.proven(vandal=chosen, unspoilt=not costs)
-            left = [case for case in cases if reasons[case.number] is None]
+                if case.write["costs"] is None and not costs:
+                    left.append(case)
             asked = [(case.number, case.write["place"] + 1) for case in left if case.write]
             runs = self._upstream.run(domain, asked)
             cases = [replace(case, run=run) for case, run in zip(left, runs, strict=True)]
 
     def _reasons(self, cases: Sequence[_Case], *, vandal: bool) -> dict[int, str | None]:
         """Why the grader did not pass each case, by its number; None where it did."""
-        jobs = (case.job(self._dataset, vandal=vandal) for case in cases)
-        grades = self._grading.grade_bundles(jobs)
+        # Several thousand of telecom's take long enough for both of two cores to be worth it.
+        parts = (cases,) if len(cases) < FOR_TWO else (cases[::2], cases[1::2])
+
+        def judged(judge: Grading, part: Sequence[_Case]) -> list[dict[str, Any]]:
+            return list(judge.grade_bundles(c.job(self._dataset, vandal=vandal) for c in part))
+
+        with ThreadPoolExecutor(len(parts)) as pool:
+            answers = list(pool.map(judged, self._judges, parts))
         return {
-            case.number: reason_of(case.task.id, g) for case, g in zip(cases, grades, strict=True)
+            case.number: reason_of(case.task.id, grade)
+            for part, grades in zip(parts, answers, strict=True)
+            for case, grade in zip(part, grades, strict=True)
         }
 
 

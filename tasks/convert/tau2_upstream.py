@@ -6,8 +6,8 @@ versions can be converted side by side, and what upstream prints or leaves behin
 
     python -m tasks.convert.tau2_upstream FOLDER    stdin: a question a line; stdout: an answer a line
         {"ask": "describe", "domain", "split"}      policy, tools, tasks as they stand in the file
-        {"ask": "run", "domain", "runs": [[n, k]]}  nth task: gold calls, then a forbidden write (from the
-                                                    kth on, the first that upstream carries out)
+        {"ask": "run", "domain", "runs": [[n, k]]}  nth task: gold calls, then a forbidden write, of which
+                                                    k are passed over
 
 A question that cannot be answered is answered by `{"error", "where", "mend", "loading"}`, `loading` true
 where upstream's code itself is at fault.
@@ -19,7 +19,7 @@ import copy
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,7 @@ from pydantic import ValidationError
 from bridges.tau2_package import OFFLINE_RETRIEVAL, Tau2, load
 from suites.canonical import digest, file_sha256
 from tasks.convert.tau2_vandals import forbidden_writes
-
-CHEAP_BYTES = 200_000
-"""A database up to this size is copied for every run; of a larger one a fork is made, which costs less."""
+from tasks.grade.tau2_worlds import Worlds
 
 
 class Unanswerable(Exception):  # noqa: N818 - the condition
@@ -63,8 +61,7 @@ class Domain:
                 loading=True,
             ) from error
         self._knowledge: Any = None
-        sizes = (len(db.model_dump_json()) for db in upstream.databases(name).values())
-        self._cheap = sum(sizes) <= CHEAP_BYTES
+        self._worlds = Worlds(upstream, name)
         self.file = self._task_file()
         self.raw = list(self._read())
         self.tasks = [self._valid(number, raw) for number, raw in enumerate(self.raw)]
@@ -98,31 +95,65 @@ class Domain:
         Args:
             number: of the task in its file.
             vandal: how many of the forbidden writes to pass over.
-        """
-        if self._cheap:
-            return self._run(number, vandal, copy.deepcopy(self.upstream.databases(self.name)))
-        return in_a_fork(lambda: self._run(number, vandal, self.upstream.databases(self.name)))
 
-    def _run(self, number: int, vandal: int, databases: dict[str, Any]) -> dict[str, Any]:
-        task = self.tasks[number]
-        try:
-            env = self.upstream.environment(self.name, **databases)
-            state = task.initial_state
-            env.set_state(
-                initialization_data=state and state.initialization_data,
-                initialization_actions=state and state.initialization_actions,
-                message_history=(state and state.message_history) or [],
-            )
-        except Exception as error:
-            return {"failed": f"{type(error).__name__}: {error}"}
-        actions = (task.evaluation_criteria and task.evaluation_criteria.actions) or []
-        gold = [self._call(env, a.name, a.arguments, a.requestor) for a in actions]
+        Returns:
+            `failed`: why the world cannot be set up, or None; `gold`: each call with its result;
+            `vandal`: the first write that was carried out and is not known to leave the task unhurt, else
+            the first that was carried out, with its `place` among them and whether it `costs` the task
+            (None: only the grader can tell); None where there is none.
+        """
+        gold, spared = [], None
+        while True:
+            try:
+                env = self._begun(number)
+            except Exception as error:
+                return {"failed": f"{type(error).__name__}: {error}"}
+            gold = [self._call(env, *action) for action in self._actions(number)]
+            written = self._write(env, number, vandal)
+            if written is None or written["costs"] is not False:
+                return {"failed": None, "gold": gold, "vandal": written or spared}
+            spared = spared or written
+            vandal = written["place"] + 1
+
+    def _begun(self, number: int) -> Any:
+        """A new environment in the state the task begins in."""
+        self._worlds.begin()
+        env = self._worlds.make().environment
+        state = self.tasks[number].initial_state
+        env.set_state(
+            initialization_data=state and state.initialization_data,
+            initialization_actions=state and state.initialization_actions,
+            message_history=(state and state.message_history) or [],
+        )
+        return env
+
+    def _actions(self, number: int) -> list[tuple[str, dict[str, Any], str]]:
+        criteria = self.tasks[number].evaluation_criteria
+        actions = (criteria and criteria.actions) or []
+        return [(action.name, action.arguments, action.requestor) for action in actions]
+
+    def _write(self, env: Any, number: int, passed_over: int) -> dict[str, Any] | None:
+        """The next forbidden write that the world carries out."""
         writes = list(enumerate(forbidden_writes(self.name, env, self.raw[number])))
-        for place, (tool, arguments) in writes[vandal:]:
+        for place, (tool, arguments) in writes[passed_over:]:
             written = self._call(env, tool, arguments, "assistant")
             if not written["error"]:
-                return {"failed": None, "gold": gold, "vandal": {**written, "place": place}}
-        return {"failed": None, "gold": gold, "vandal": None}
+                return {**written, "place": place, "costs": self._costs(env, number)}
+        return None
+
+    def _costs(self, env: Any, number: int) -> bool | None:
+        """Whether a world so changed costs the task, as far as upstream's assertions on it tell.
+
+        A reward is a product: one assertion that fails makes it 0, whatever the rest. Where nothing else
+        of it looks at the world, assertions that hold leave it as gold had it.
+        """
+        criteria = self.tasks[number].evaluation_criteria
+        basis = {part.value for part in criteria.reward_basis} if criteria else set()
+        if "ENV_ASSERTION" in basis:
+            checks = criteria.env_assertions or []
+            if not all(env.run_env_assertion(c, raise_assertion_error=False) for c in checks):
+                return True
+        return None if "DB" in basis else False
 
     def _call(
         self, env: Any, tool: str, arguments: Mapping[str, Any], requestor: str
@@ -218,27 +249,6 @@ def _listed(tool: Any) -> dict[str, Any]:
     }
 
 
-def in_a_fork(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The answer of work that changes what this process must keep as it is."""
-    here, there = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(here)
-            with os.fdopen(there, "wb") as line:
-                line.write(json.dumps(work()).encode())
-        finally:
-            os._exit(0)
-    os.close(there)
-    with os.fdopen(here, "rb") as line:
-        said = line.read()
-    os.waitpid(child, 0)
-    if not said:
-        return {"failed": "the process that ran it died"}
-    answer: dict[str, Any] = json.loads(said)
-    return answer
-
-
 def answer_to(question: Mapping[str, Any], upstream: Tau2, known: dict[str, Domain]) -> Any:
     """The answer, of JSON values."""
     name = question["domain"]
@@ -254,6 +264,7 @@ def main() -> None:
     line = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
+    sys.dont_write_bytecode = True  # the package in the cache stays as it was fetched
     upstream = load(Path(sys.argv[1]))
     known: dict[str, Domain] = {}
     for asked in sys.stdin.buffer:

@@ -67,17 +67,20 @@ def _telecom(env: Any, task: Mapping[str, Any]) -> Iterator[Write]:
     so many telecom tasks have no write of the agent's that costs them.
     """
     phone = env.user_tools.db.surroundings.phone_number
-    lines = {line.line_id for line in env.tools.db.lines if line.phone_number == phone}
+    lines = {line.line_id: line for line in env.tools.db.lines if line.phone_number == phone}
     criteria = task.get("evaluation_criteria") or {}
     asserted = {check["func_name"] for check in criteria.get("env_assertions") or ()}
     for customer in env.tools.db.customers:
-        for line in filter(lines.__contains__, customer.line_ids):
+        for line in filter(lines.get, customer.line_ids):
             whose = {"customer_id": customer.customer_id, "line_id": line}
             if "assert_data_refueling_amount" in asserted:
                 yield "refuel_data", {**whose, "gb_amount": 1.0}
             if env.user_tools.db.surroundings.is_abroad:
                 yield "disable_roaming", whose
-            yield "suspend_line", {**whose, "reason": "Nobody asked for it."}
+            if lines[line].status.value == "Active":
+                yield "suspend_line", {**whose, "reason": "Nobody asked for it."}
+            elif "assert_data_refueling_amount" not in asserted:
+                yield "refuel_data", {**whose, "gb_amount": 1.0}
 
 
 def _mock(env: Any, task: Mapping[str, Any]) -> Iterator[Write]:

