@@ -54,6 +54,8 @@ class Attempt:
     user_line: str | None = None
     """Token of the gateway's line to the user's model; asked from within, routed to nobody."""
 
+    _ending: asyncio.Lock = field(default_factory=asyncio.Lock)
+
     @property
     def listed(self) -> bool:
         """True where every server that has tools had them listed."""
@@ -64,6 +66,9 @@ class Attempt:
     async def end(self, gateway: Gateway | None, reason: str | None, detail: str) -> dict[str, Any]:
         """Cancel what runs, complete the record, and sum up; the paths are gone already.
 
+        An attempt that is closed while it is being opened is ended twice, one after the other: the
+        second time for what was added meanwhile.
+
         Args:
             gateway: has the attempt's lines; None where there was never one.
             reason, detail: how its conversation ended, if it has not by itself.
@@ -71,6 +76,12 @@ class Attempt:
         Returns:
             The close summary (`Host.close` says what it holds).
         """
+        async with self._ending:
+            return await self._end(gateway, reason, detail)
+
+    async def _end(
+        self, gateway: Gateway | None, reason: str | None, detail: str
+    ) -> dict[str, Any]:
         talk = self.conversation
         if talk is not None:
             await talk.stop()
@@ -80,11 +91,13 @@ class Attempt:
             talk.close(reason, detail)
         if self.world is not None:
             await self.world.close()
+        users_line, self.user_line = self.user_line, None
+        has_model, self.has_model = self.has_model, False
         user = None
-        if self.user_line is not None:
-            settled = await self._settle(gateway, self.user_line)
+        if users_line is not None:
+            settled = await self._settle(gateway, users_line)
             user = {name: settled.get(name) for name in USERS_PART}
-        model = NO_MODEL | (await self._settle(gateway, self.token) if self.has_model else {})
+        model = NO_MODEL | (await self._settle(gateway, self.token) if has_model else {})
         if user is not None:
             # an agent with a model of its own has no line that could tell of the waits for the user
             model["waited_seconds"] = max(model["waited_seconds"], user["waited_seconds"] or 0.0)

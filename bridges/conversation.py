@@ -170,9 +170,10 @@ class Conversation:
         """A call has come to this; told by the endpoints."""
         if self.end is not None or answer.status == "cancelled":
             return
-        if requestor == "agent":
-            if tool == SPEAK and answer.status == "ok":
-                return  # it was a message, and has been counted as one
+        speaking = self.by_tool and requestor == "agent" and tool == SPEAK
+        if speaking and answer.status == "ok":
+            return  # it was a message, and has been counted as one
+        if requestor == "agent" and not speaking:
             self._without_action = 0
             self.transcript += _call_and_result(f"call-{seq}", tool, arguments or "{}", answer.text)
         self.steps += 2

@@ -310,6 +310,8 @@ class Host:
             return asking(self._gateway, token)
 
         user = await seated(terms["user"], terms["stops"][0], history, tools, line)
+        if self._open.get(key) is not attempt:
+            raise ConnectionAbortedError("the attempt was closed before its user was there")
         talk = attempt.conversation = Conversation(
             terms, history, attempt.journal, user, attempt.endpoints.values(), doors
         )

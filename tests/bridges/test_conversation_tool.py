@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conversation_parts import at_endpoint, chat, everything, said, scripted, talk
-from gateway_parts import Reply, Upstream
+from conversation_parts import at_endpoint, chat, everything, replayed, said, scripted, talk
+from gateway_parts import Reply, Upstream, until
 from host_parts import Bare, Opened, RunningHost
 from mcp import Client
 
@@ -98,6 +98,22 @@ def test_an_empty_message_is_a_mistake_and_no_end(host: RunningHost) -> None:
     assert opened.close()["conversation"]["errors"] == 4
 
 
+def test_a_mistake_in_speaking_is_no_action(host: RunningHost) -> None:
+    opened = talk(host, replayed(*(f"And {n}?" for n in range(99))), "tool")
+    client = speaking(opened)
+    while not opened.rows("end", "conversation"):
+        say(client, f"Well {len(said(opened))}.")
+        say(client, "")
+    summary = opened.close()["conversation"]
+    assert (summary["ended"], summary["blame"]) == ("too_many_errors", None)
+    opened = talk(host, replayed(*(f"And {n}?" for n in range(99))), "tool", max_steps=25)
+    client = speaking(opened)
+    say(client, "")
+    while not opened.rows("end", "conversation"):
+        say(client, f"Well {len(said(opened))}.")
+    assert opened.close()["conversation"]["blame"] == "user"
+
+
 def test_who_speaks_by_the_tool_has_no_other_way(host: RunningHost) -> None:
     opened = talk(host, scripted(), "tool")
     with pytest.raises(RemoteError, match="by a tool"):
@@ -166,11 +182,9 @@ def test_an_answer_that_its_client_did_not_wait_for_is_not_lost(
     )
     kind = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     sender.connection.request("POST", sender.path, params, kind)
-    while len(upstream.bodies) < 2:
-        pass
+    until(lambda: len(upstream.bodies) == 2)
     sender.connection.close()
-    while not opened.rows("result"):
-        pass
+    until(lambda: opened.rows("result"))
     assert opened.rows("result")[0]["status"] == "cancelled"
     answer = say(client, then)
     assert not answer["isError"]

@@ -21,9 +21,10 @@ from conversation_parts import (
     scripted,
     talk,
 )
-from gateway_parts import Reply, Upstream
+from gateway_parts import Reply, Upstream, until
 from host_parts import Bare, RunningHost
 
+from bridges.channel import RemoteError
 from bridges.users import ScriptedUser
 
 SYSTEM = {"role": "system", "content": "You are a customer."}
@@ -284,14 +285,47 @@ def test_a_closed_attempt_lets_go_of_a_user_that_thinks(
     upstream.replies = [Reply.json(chat("Hi")), Reply([b" ", b" "], gate=gate)]
     opened = talk(host, at_endpoint(upstream.url))
     asked = host.channel.start("say", attempt=opened.key, text="Hello!", **{"try": 1})
-    while len(opened.rows("request", "model")) < 2:
-        pass
+    until(lambda: len(opened.rows("request", "model")) == 2)
     summary = opened.close("timeout")
     assert summary["conversation"]["ended"] == "timeout"
     assert asked.result(10)["reply"] is None
     rows = everything(opened)
     assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
     assert opened.rows("response", "model")[-1]["complete"] is False
+    gate.release()
+
+
+def test_an_attempt_may_be_closed_while_its_user_thinks_of_a_first_word(
+    host: RunningHost, upstream: Upstream
+) -> None:
+    gate = threading.Semaphore(0)
+    upstream.replies = [Reply([b" ", b" "], gate=gate)]
+    folder = host.folder / "early"
+    folder.mkdir()
+    opening = host.channel.start(
+        "open",
+        attempt="early",
+        folder=str(folder),
+        environments=[SHOP],
+        limits={},
+        conversation={
+            "way": "turns",
+            "messages": [GREETING],
+            "stops": [STOP],
+            "max_steps": 9,
+            "max_errors": 9,
+            "user": at_endpoint(upstream.url),
+        },
+        **{"try": 1},
+    )
+    until(lambda: upstream.bodies)
+    summary = host.channel.call(
+        "close", timeout=30, attempt="early", reason="timeout", **{"try": 1}
+    )
+    assert (summary["conversation"]["ended"], summary["dropped"]) == ("timeout", False)
+    assert summary["user"]["model_calls"] == 1
+    with pytest.raises(RemoteError, match="closed"):
+        opening.result(30)
     gate.release()
 
 
@@ -347,5 +381,5 @@ def test_a_replay_ends_when_it_is_used_up(host: RunningHost) -> None:
 
 
 def test_a_user_of_no_known_kind_is_refused(host: RunningHost) -> None:
-    with pytest.raises(Exception, match="no user of the kind"):
+    with pytest.raises(RemoteError, match="no user of the kind"):
         talk(host, {**scripted(), "kind": "ghost"})
