@@ -240,6 +240,8 @@ class Conversation:
         silent = False
         while self.end is None:
             said = await self.user.turn()
+            if self.end is not None:  # by a call that the agent made while the user thought
+                break
             if said.calls:
                 self.user.learns([(await self._call(call)).text for call in said.calls])
             elif said.text.strip():
@@ -282,6 +284,8 @@ class Conversation:
             self._finish("max_steps", f"{self.steps} steps were made", "user" if idle else "agent")
 
     def _finish(self, reason: str, detail: str, blame: Blame | None = None) -> None:
+        if self.end is not None:
+            return
         self.end = End(reason, detail, blame)
         self._journal.append("conversation", "end", _WHOSE[blame], **asdict(self.end))
         for endpoint in self._endpoints:

@@ -295,6 +295,25 @@ def test_a_closed_attempt_lets_go_of_a_user_that_thinks(
     gate.release()
 
 
+@pytest.mark.parametrize("answer", [Reply.json(chat("Well?")), Reply.json({}, 400)])
+def test_what_the_user_says_once_it_is_over_is_not_part_of_it(
+    host: RunningHost, upstream: Upstream, answer: Reply
+) -> None:
+    gate = threading.Semaphore(0)
+    late = Reply([b"", *answer.chunks], answer.status, answer.headers, gate=gate)
+    upstream.replies = [Reply.json(chat("Hi")), late]
+    opened = talk(host, at_endpoint(upstream.url), max_steps=6)
+    asked = host.channel.start("say", attempt=opened.key, text="Hello!", **{"try": 1})
+    until(lambda: len(upstream.bodies) == 2)
+    for _ in range(2):
+        Bare(opened.url).call("look_up")
+    gate.release()
+    told = asked.result(10)
+    assert (told["ended"], told["reply"]) == ("max_steps", None)
+    assert said(opened)[-1][1] == "Hello!"
+    assert len(opened.rows("end", "conversation")) == 1
+
+
 def test_an_attempt_may_be_closed_while_its_user_thinks_of_a_first_word(
     host: RunningHost, upstream: Upstream
 ) -> None:
