@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import Config, Maker, ask
+from made import Config, Maker, ask, run_as
 
 from suites.schema import LoadedSuite
 from tasks.imports.mapping import map_simulations
@@ -67,6 +67,11 @@ def test_a_missing_trial_makes_the_highest_k_unknown_and_not_0(
     loaded(maker)
     [(hats,)] = ask(maker, "select pass_hat_k from scorecard where category is null")
     assert hats == [1.0, None]
+
+
+def run_of_ours(maker: Maker, suite: LoadedSuite, solved: tuple[str, ...] = ("0",)) -> None:
+    """The null agent on that suite, with the scripted user."""
+    run_as(maker, suite, Config(model="null", behaviour="null", user_model="scripted"), solved)
 
 
 def dirty(unknown: float = 1.0) -> list[dict[str, Any]]:
@@ -173,21 +178,24 @@ def test_the_benchmarks_floor_stands_beside_what_was_published(
     maker: Maker, loaded: Load, tmp_path: Path, suite: LoadedSuite
 ) -> None:
     publish(maker, results_file(tmp_path, dirty()), suite)
-    ours = {
-        "header": suite.suite.model_dump(mode="json", exclude_defaults=True),
-        "tasks": [task.model_dump(mode="json", exclude_defaults=True) for task in suite.tasks],
-        "digest": suite.digest,
-    }
-    ours["header"]["dataset"]["sha256"] = "ab" * 32
-    for task in ours["tasks"]:
-        task["category"] = "all"
-    null = Config(model="null", behaviour="null", user_model="scripted")
-    for one in maker.sweep([ours], [null]):
-        bundle = maker.attempt(one, graded=False, statuses=())
-        maker.grade(one.key, bundle, one.task["id"] == "0", "26.3+1", grader="tau2")
+    run_of_ours(maker, suite)
     loaded(maker)
     rows = ask(maker, "select origin, floor from scorecard where category is null order by origin")
     assert rows == [("imported", pytest.approx(1 / 3)), (None, pytest.approx(1 / 3))]
+
+
+def test_a_run_of_ours_is_compared_over_the_tasks_that_are_known(
+    maker: Maker, loaded: Load, tmp_path: Path, suite: LoadedSuite
+) -> None:
+    publish(maker, results_file(tmp_path, dirty()), suite)
+    run_of_ours(maker, suite, solved=("1",))
+    loaded(maker)
+    columns = (
+        "tasks, published_tasks, unmapped_tasks, pass_at_1, our_pass_at_1, better, worse, same"
+    )
+    rows = ask(maker, f"select {columns} from published_comparison")
+    assert rows == [(2, 3, 1, 0.5, 0.5, 1, 1, 0)]
+    assert ask(maker, "select coverage from published_comparison") == [(pytest.approx(2 / 3),)]
 
 
 def test_two_files_of_one_configuration_are_two_cells(
