@@ -2,7 +2,7 @@
 
 Each command imports what it needs when it runs, so that `dyno --help` and the reading commands do not
 pay for Prefect or DuckDB. A mistake of the user's is an `InputError` and exits with 2; a sweep that was
-stopped exits with 130, one that has infrastructure errors with 1.
+stopped exits with 130, one that has infrastructure errors with 1, controls whose oracle fails with 3.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import click
 from suites.errors import InputError
 from warehouse.evidence import CorruptBundle
 
-OK, HAS_ERRORS, USERS_ERROR, STOPPED = 0, 1, 2, 130
+OK, HAS_ERRORS, USERS_ERROR, ORACLE_FAILS, STOPPED = 0, 1, 2, 3, 130
 
 
 class Map(click.Group):
@@ -183,6 +183,27 @@ def run(suite: str, **options: Any) -> None:
     from flows import commands
 
     sys.exit(commands.run(suite, **options))
+
+
+@main.command()
+@click.argument("suites", nargs=-1, required=True, metavar="SUITE...")
+@click.option("--harness", metavar="NAME", default="reference", help="What carries them out.")
+@click.option("--only", metavar="GLOB", help="Tasks whose id matches.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many tasks of each suite.")
+@click.option("--concurrency", type=click.IntRange(1), help="Attempts at once.")
+@click.option("--fresh", is_flag=True, help="Run again what is done, under new keys.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON; progress on standard error.")
+def controls(suites: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Show whether suites measure anything: oracle, floor (null) and vandal, offline and free.
+
+    Exits with 0 where the oracle solves every task not declared unsolvable; 3 where it fails another; 1
+    where some attempt has no result.
+    """
+    if not as_json:
+        say(f"dyno controls {' '.join(suites)}")
+    from flows import commands
+
+    sys.exit(commands.controls(list(suites), as_json=as_json, **options))
 
 
 @main.command()

@@ -6,12 +6,14 @@ files are read and benchmarks converted. A sweep with nothing left to run needs 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -156,6 +158,25 @@ def run(
     )
 
 
+def controls(suites: list[str], harness: str, as_json: bool, fresh: bool, **changes: Any) -> int:
+    """`dyno controls`: the exit code."""
+    from flows.controls import controls_sweep, report_controls
+
+    definition = controls_sweep(suites, harness, **changes)
+    # standard output is the document's alone, where one was asked for
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        made = _look_before(definition, fresh, yes=True)
+        result = _conducted(
+            made,
+            lambda flows: flows.controls(
+                suites, harness, fresh=fresh, **changes, return_state=True
+            ),
+        )
+    if result is None:
+        return STOPPED
+    return report_controls(result["sweep_id"], as_json)
+
+
 def resume(sweep: str | None, yes: bool) -> int:
     """`dyno resume`: the exit code."""
     from flows import planned
@@ -169,14 +190,23 @@ def resume(sweep: str | None, yes: bool) -> int:
 
 
 def _run(definition: Sweep, made: Plan | None, call: Callable[[Any], Any]) -> int:
-    """Run a flow on a plan, and say what came of it.
+    """Run a flow on a plan, and print its scorecard; the exit code."""
+    result = _conducted(made, call)
+    return STOPPED if result is None else _report(result, definition)
+
+
+def _conducted(made: Plan | None, call: Callable[[Any], Any]) -> dict[str, Any] | None:
+    """Run a flow on a plan.
 
     Args:
         made: the plan, where it could be made beforehand (its suites are there).
         call: calls the flow; handed the module `flows.sweep`, which imports Prefect.
+
+    Returns:
+        The sweep's summary; None where it was stopped, which has been said.
     """
     if made is not None and not _anything_left(made):
-        return _report(_finish_quietly(made), definition)
+        return _finish_quietly(made)
     with prefect_ready():
         from flows import sweep as flows
         from flows.progress import Display
@@ -187,8 +217,7 @@ def _run(definition: Sweep, made: Plan | None, call: Callable[[Any], Any]) -> in
     if result is None:
         reason, _, sweep_id = state.message.removesuffix(")").rpartition(" (")
         say(f"\n{reason}; what was done is kept. To go on: dyno resume {sweep_id}")
-        return STOPPED
-    return _report(result, definition)
+    return cast("dict[str, Any] | None", result)
 
 
 def _anything_left(made: Plan) -> bool:

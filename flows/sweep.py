@@ -22,6 +22,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.states import Cancelled
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
+from flows.controls import CONTROL_HARNESS, controls_sweep
 from flows.convert import convert_missing
 from flows.crowd import Crowd
 from flows.progress import Display
@@ -92,6 +93,32 @@ def run_definition(name: str, definition: dict[str, Any], fresh: bool = False) -
         fresh: as in `sweep`.
     """
     return conduct(Sweep.model_validate(definition), fresh=fresh)
+
+
+@flow(name="controls", flow_run_name="controls", log_prints=False)
+def controls(
+    suites: list[str],
+    harness: str = CONTROL_HARNESS,
+    only: str | None = None,
+    limit: int | None = None,
+    concurrency: int | None = None,
+    fresh: bool = False,
+) -> Any:
+    """Run oracle, null agent and vandal through suites: can everybody pass them, or nobody?
+
+    Args:
+        suites: names or paths.
+        harness: carries out what the scripted models say; a harness file's name or path.
+        only: glob over task ids.
+        limit: at most so many tasks of each suite.
+        concurrency: attempts at once.
+        fresh: as in `sweep`.
+    """
+    definition = controls_sweep(suites, harness, only=only, limit=limit, concurrency=concurrency)
+    result = conduct(definition, fresh=fresh)
+    if isinstance(result, dict):
+        _publish_controls(result["sweep_id"])
+    return result
 
 
 @flow(name="resume", flow_run_name="resume {sweep_id}", log_prints=False)
@@ -230,3 +257,20 @@ def _publish_scorecard(plan: Plan) -> None:
         )
     except Exception as error:  # pictures only: the warehouse has the figures
         _shown().say(f"the scorecard artifact was not stored: {error}")
+
+
+def _publish_controls(sweep_id: str) -> None:
+    """Leave the controls, as a person reads them, as an artifact of the flow run."""
+    from prefect.artifacts import create_markdown_artifact
+
+    from warehouse.controls import controls_document, render_controls
+    from warehouse.query import connect
+
+    try:
+        with connect(sweep_id=sweep_id) as con:
+            text = render_controls(controls_document(con, sweep_id), 100)
+        create_markdown_artifact(
+            key="controls", markdown=f"```\n{text}```", description=f"Controls of {sweep_id}"
+        )
+    except Exception as error:  # pictures only: the warehouse has the figures
+        _shown().say(f"the controls artifact was not stored: {error}")

@@ -60,7 +60,7 @@ def scorecard_rows(
     order = ", ".join(f"{name} nulls first" for name in KEY)
     chosen = "" if suites is None else "where list_contains(?, suite)"
     with narrowed(con, sweep_id):
-        return _dicts(
+        return rows_of(
             con.execute(
                 f"select * from scorecard {chosen} order by {order}",
                 [] if suites is None else [list(suites)],
@@ -71,7 +71,7 @@ def scorecard_rows(
 def refused_cells(con: duckdb.DuckDBPyConnection, sweep_id: str | None = None) -> list[Row]:
     """Cells that no sweep could run: suite, harness, mode, model and the reason."""
     with narrowed(con, sweep_id):
-        return _dicts(
+        return rows_of(
             con.execute(
                 """
                 select distinct suite, suite_version, harness, mode, model, refused as reason
@@ -116,7 +116,8 @@ def narrowed(con: duckdb.DuckDBPyConnection, sweep_id: str | None) -> Iterator[N
         con.execute("set variable sweep_id = ?", [before[0] if before else None])
 
 
-def _dicts(cursor: duckdb.DuckDBPyConnection) -> list[Row]:
+def rows_of(cursor: duckdb.DuckDBPyConnection) -> list[Row]:
+    """What a query answered, each row by column."""
     columns = tuple(column[0] for column in cursor.description or ())
     answer = Answer(columns, tuple(cursor.fetchall()))
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
