@@ -23,33 +23,17 @@ from typing import Any
 import orjson
 
 from suites.canonical import digest
-from warehouse.columns import head, is_number, number, text, truth, when, whole
+from warehouse.calls import USAGE, Mark, Row
+from warehouse.columns import is_number, number, text, truth, when, whole
 from warehouse.evidence import Bundle, CorruptBundle
 
-Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
 TABLES = ("tries", "tool_calls", "model_calls", "messages")
 """The tables that a bundle fills."""
 
-TEXT_KEPT = 2_000
-"""Characters of a call's result that the warehouse keeps; the bundle has the rest."""
-ARGUMENTS_KEPT = 20_000
-"""Characters of a call's arguments that the warehouse keeps."""
-MESSAGE_KEPT = 20_000
-"""Characters of a message that the warehouse keeps."""
-
 TOOL_ERRORS = frozenset({"refused", "unknown_tool", "tool_error", "timeout", "crashed"})
 """Statuses of a tool call that count as its error; `cancelled` and `unfinished` are nobody's fault."""
-
-USAGE = {
-    "input": "input_uncached",
-    "cache_read": "cache_read",
-    "cache_write": "cache_write",
-    "output": "output",
-    "reasoning": "reasoning",
-}
-"""The journal's name of each kind of token, and the column's."""
 
 CONFIGURATION = (
     "harness",
@@ -106,7 +90,7 @@ def rows_of_interrupted(folder: Path) -> Rows:
 
     Its model calls were made and count as spend; a call without an answer is `unfinished`.
     """
-    mark = _Mark(folder.parent.name, int(folder.name.removeprefix("try-")), None)
+    mark = Mark(folder.parent.name, int(folder.name.removeprefix("try-")), None)
     bridge, model, conversation = (list(_readable(folder / name)) for name in JOURNALS)
     tool_calls = _kept(bridge, "call", "result", mark.tool_call)
     model_calls = _kept(model, "request", "response", mark.model_call)
@@ -171,7 +155,7 @@ _encode = json.JSONEncoder(
 def _rows(bundle: Bundle) -> Rows:
     if bundle.record["attempt_key"] != bundle.key:
         raise ValueError(f"it is of the attempt {bundle.record['attempt_key']}")
-    mark = _Mark(bundle.key, bundle.try_number, bundle.hash)
+    mark = Mark(bundle.key, bundle.try_number, bundle.hash)
     bridge, model, conversation = (bundle.rows(name) for name in JOURNALS)
     host = bundle.record.get("host") or {}
     holes = bool(host.get("dropped"))
@@ -328,90 +312,6 @@ def _total(rows: list[Row], column: str) -> Any:
 
 
 # ---------------------------------------------------------------- calls
-
-
-class _Mark:
-    """Which try the rows are of; makes one row from a call and its answer."""
-
-    def __init__(self, key: str, number: int, bundle_hash: str | None) -> None:
-        self.key = key
-        self.number = number
-        self.bundle_hash = bundle_hash
-
-    def tool_call(self, call: Row, result: Row | None) -> Row:
-        """A row of `tool_calls`."""
-        answer = result or {}
-        return {
-            **self._common(call, "call"),
-            "server": text(call.get("server")),
-            "tool": text(call.get("tool")),
-            "native": text(call.get("native")),
-            "arguments": head(call.get("arguments"), ARGUMENTS_KEPT),
-            "result_seq": whole(answer.get("seq")),
-            "status": text(answer["status"], required=True) if result else "unfinished",
-            "is_error": truth(answer.get("is_error")),
-            "ms": number(answer.get("ms")),
-            "text": head(answer.get("text"), TEXT_KEPT),
-            "cut": whole(answer.get("cut")),
-        }
-
-    def message(self, row: Row) -> Row:
-        """A row of `messages`."""
-        told = self._common(row, "message")
-        told["said_at"] = told.pop("called_at")
-        return {
-            **told,
-            "role": text(row["role"], required=True),
-            "opening": truth(row.get("opening")) or False,
-            "content": head(row.get("content"), MESSAGE_KEPT),
-        }
-
-    def model_call(self, request: Row, response: Row | None) -> Row:
-        """A row of `model_calls`."""
-        answer = response or {}
-        usage = answer.get("usage") or {}
-        return {
-            **self._common(request, "request"),
-            "wire": text(request.get("wire")),
-            "stream": truth(request.get("stream")),
-            "model": text(request.get("model")),
-            "edits": [str(edit) for edit in request.get("edits") or []],
-            "response_seq": whole(answer.get("seq")),
-            "status": _status(response),
-            "http_status": whole(answer.get("status")),
-            **{name: number(answer.get(name)) for name in ("ms", "first_byte_ms", "queued_ms")},
-            "upstream_tries": whole(answer.get("upstream_tries")),
-            "tool_calls": whole(answer.get("tool_calls")),
-            **{column: whole(usage.get(name)) for name, column in USAGE.items()},
-            "cost": number(answer.get("cost")),
-            "budget": text(answer.get("budget")),
-            "error": head(answer.get("error"), TEXT_KEPT),
-        }
-
-    def _common(self, row: Row, event: str) -> Row:
-        if row["event"] != event:
-            raise ValueError(f"row {row['seq']} is no {event}")
-        return {
-            "attempt_key": self.key,
-            "try": self.number,
-            "seq": whole(row["seq"]),
-            "bundle_hash": self.bundle_hash,
-            "turn": whole(row.get("turn")),
-            "requestor": text(row.get("requestor")) or "agent",
-            "called_at": when(row.get("at")),
-        }
-
-
-def _status(response: Row | None) -> str:
-    """One word for how a model call went."""
-    if response is None:
-        return "unfinished"
-    if response.get("budget"):
-        return "budget"
-    if not response.get("complete", True):
-        return "incomplete"
-    http = whole(response.get("status"))
-    return "ok" if http is not None and http < 400 and not response.get("error") else "error"
 
 
 def _joined(rows: list[Row], opening: str, closing: str, make: Any, holes: bool) -> list[Row]:

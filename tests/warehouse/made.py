@@ -424,6 +424,10 @@ class Maker:
                         "bridge", "result", call=call, status=status, is_error=status != "ok",
                         text="Recorded.", cut=0, ms=1.5,
                     )  # fmt: skip
+        for role in ("assistant", "user") if planned.config.user_model else ():
+            rows.add(
+                "conversation", "message", role=role, content=f"I am the {role}.", opening=False
+            )
         for name, lines in rows.lines.items():
             if lines:
                 (folder / f"{name}.jsonl").write_text("".join(lines))
@@ -433,7 +437,7 @@ class _Rows:
     """Journal lines of one try under one counter."""
 
     def __init__(self, number: int, started: float) -> None:
-        self.lines: dict[str, list[str]] = {"bridge": [], "model": []}
+        self.lines: dict[str, list[str]] = {"bridge": [], "model": [], "conversation": []}
         self._number = number
         self._at = started
         self._seq = 0

@@ -11,8 +11,9 @@ import pytest
 from made import NOISY, Config, Maker, Planned, make_suite
 
 from suites.canonical import digest
+from warehouse.calls import TEXT_KEPT
 from warehouse.evidence import Bundle, CorruptBundle
-from warehouse.rows import TEXT_KEPT, ndjson, rows_of, rows_of_interrupted
+from warehouse.rows import ndjson, rows_of, rows_of_interrupted
 
 
 @pytest.fixture
@@ -22,12 +23,18 @@ def planned(maker: Maker) -> Planned:
 
 
 def sealed(
-    maker: Maker, planned: Planned, bridge: list[Any], model: list[Any], **record: Any
+    maker: Maker,
+    planned: Planned,
+    bridge: list[Any],
+    model: list[Any],
+    conversation: list[Any] | None = None,
+    **record: Any,
 ) -> Bundle:
     """A bundle with these journals."""
     bundle = maker.attempt(planned, True)
     folder = maker.evidence.claim_try(planned.key)
-    for name, rows in (("bridge", bridge), ("model", model)):
+    journals = {"bridge": bridge, "model": model, "conversation": conversation or []}
+    for name, rows in journals.items():
         common = {"turn": 0, "requestor": "agent", "try": 2, "at": 1_770_000_000.5}
         lines = [json.dumps({**common, **row}) + "\n" for row in rows]
         (folder / f"{name}.jsonl").write_text("".join(lines))
@@ -225,3 +232,71 @@ def test_folders_name_the_attempt_and_the_try(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     row = rows_of_interrupted(folder)["tries"][0]
     assert (row["attempt_key"], row["try"]) == ("abcd", 12)
+
+
+def said(seq: int, role: str, content: str, **fields: Any) -> dict[str, Any]:
+    who = "user" if role == "user" else "agent"
+    row = {"seq": seq, "event": "message", "requestor": who, "role": role, "content": content}
+    return {**row, "opening": False, **fields}
+
+
+def test_a_conversations_texts_are_rows_and_its_user_has_figures_of_its_own(
+    maker: Maker, planned: Planned
+) -> None:
+    talk = [
+        said(11, "assistant", "Hi!", opening=True),
+        said(12, "user", "x" * 30_000, turn=1),
+        {"seq": 13, "event": "end", "reason": "user_stop", "detail": "", "blame": None},
+    ]
+    users = [{**REQUEST, "seq": 5, "requestor": "user"}, {**RESPONSE, "seq": 6, "call": 5}]
+    failed = {**RESULT, "seq": 8, "call": 7, "status": "tool_error"}
+    looked = [{**CALL, "seq": 7, "requestor": "user"}, failed]
+    host = {"dropped": False, "conversation": {"ended": "user_stop", "turns": 1}}
+    bundle = sealed(
+        maker, planned, [CALL, RESULT, *looked], [REQUEST, RESPONSE, *users], talk, host=host
+    )
+    rows = rows_of(bundle)
+    assert [(m["seq"], m["role"], m["opening"], m["turn"]) for m in rows["messages"]] == [
+        (11, "assistant", True, 0),
+        (12, "user", False, 1),
+    ]
+    assert len(rows["messages"][1]["content"]) == 20_000
+    [row] = rows["tries"]
+    assert (row["turns"], row["termination"]) == (1, "user_stop")
+    assert (row["model_calls"], row["agent_cost"], row["input_uncached"]) == (1, 0.25, 10)
+    assert (row["user_model_calls"], row["user_cost"], row["user_output"]) == (1, 0.25, 6)
+    assert row["cost"] == 0.5
+    assert (row["tool_calls"], row["tool_errors"]) == (1, 0)
+    assert (row["user_tool_calls"], row["user_tool_errors"]) == (1, 1)
+
+
+def test_an_agent_with_its_own_login_does_not_hide_what_its_user_cost(
+    maker: Maker, planned: Planned
+) -> None:
+    users = [{**REQUEST, "seq": 5, "requestor": "user"}, {**RESPONSE, "seq": 6, "call": 5}]
+    stamp = {**planned.config.stamp(planned.suite), "unmetered": True, "seed": 1}
+    [row] = rows_of(sealed(maker, planned, [], users, stamp=stamp))["tries"]
+    assert (row["cost"], row["agent_cost"], row["user_cost"]) == (None, None, 0.25)
+
+
+def test_a_user_that_was_not_measured_costs_null_and_leaves_the_agents_cost(
+    maker: Maker, planned: Planned
+) -> None:
+    users = [{**REQUEST, "seq": 5, "requestor": "user"}]
+    [row] = rows_of(sealed(maker, planned, [], [REQUEST, RESPONSE, *users]))["tries"]
+    assert (row["cost"], row["agent_cost"], row["user_cost"]) == (None, 0.25, None)
+
+
+def test_without_a_conversation_nobody_took_a_turn(maker: Maker, planned: Planned) -> None:
+    rows = rows_of(sealed(maker, planned, [CALL, RESULT], []))
+    assert rows["messages"] == []
+    assert (rows["tries"][0]["turns"], rows["tries"][0]["termination"]) == (None, None)
+
+
+def test_an_interrupted_conversation_keeps_what_was_said(maker: Maker, planned: Planned) -> None:
+    folder = maker.interrupted(planned)
+    lines = [json.dumps({**said(20, "user", "Hello"), "turn": 1, "at": 1.0}), '{"seq": 21, "ev']
+    (folder / "conversation.jsonl").write_text("\n".join(lines))
+    rows = rows_of_interrupted(folder)
+    assert [m["content"] for m in rows["messages"]] == ["Hello"]
+    assert rows["tries"][0]["turns"] == 1
