@@ -196,3 +196,52 @@ def test_figures_do_not_claim_more_than_they_say() -> None:
     ]  # fmt: skip
     assert [seconds(x) for x in (None, 2.54, 312.4)] == ["n/a", "2.5", "312"]
     assert interval(None, None) == "n/a"
+
+
+TALKING = Config(user_model="gpt-user")
+IDLE = Config(model="null", behaviour="null", user_model="scripted")
+
+
+def test_the_floor_of_an_earlier_sweep_stands_beside_a_later_ones_scores(
+    maker: Maker, loaded: Load
+) -> None:
+    suite = make_suite()
+    run_all(maker, maker.sweep([suite], [ORACLE, NULL], name="controls"))
+    run_all(maker, maker.sweep([suite], [NOISY], name="later"))
+    loaded(maker)
+    with connect(maker.warehouse, sweep_id="20260301T000000-later") as con:
+        rows = scorecard_rows(con)
+        document = json.loads(scorecard_json(con))
+    assert {row["model"] for row in rows} == {"noisy"}
+    assert [row["floor"] for row in rows] == [0.0, 0.0]
+    assert [row["floor"] for row in document["rows"]] == [0.0, 0.0]
+
+
+def test_another_suites_floor_is_none_of_a_score(maker: Maker, loaded: Load) -> None:
+    run_all(maker, maker.sweep([make_suite(version="1")], [NULL], name="controls"))
+    run_all(maker, maker.sweep([make_suite(version="2")], [NOISY], name="later"))
+    loaded(maker)
+    with connect(maker.warehouse, sweep_id="20260301T000000-later") as con:
+        assert {row["floor"] for row in scorecard_rows(con)} == {None}
+
+
+def test_a_floor_with_the_scripted_user_is_shown_and_marked(maker: Maker, loaded: Load) -> None:
+    suite = make_suite()
+    run_all(maker, maker.sweep([suite], [IDLE], name="controls"))
+    run_all(maker, maker.sweep([suite], [TALKING], name="later"))
+    text = printed(maker, loaded, 100, sweep_id="20260301T000000-later")
+    assert "0.000*" in text
+    assert "* the floor is with the user 'scripted'" in " ".join(text.split())
+
+
+def test_a_floor_with_the_same_user_is_preferred_and_not_marked(maker: Maker, loaded: Load) -> None:
+    suite = make_suite()
+    same = Config(model="null", harness="shell", behaviour="null", user_model="gpt-user")
+    for one in maker.sweep([suite], [IDLE, same], name="controls"):
+        maker.attempt(one, one.config == same)
+    run_all(maker, maker.sweep([suite], [TALKING], name="later"))
+    loaded(maker)
+    with connect(maker.warehouse, sweep_id="20260301T000000-later") as con:
+        rows = scorecard_rows(con)
+    assert {(row["floor"], row["floor_user_model"]) for row in rows} == {(1.0, "gpt-user")}
+    assert "*" not in render(rows, 100)

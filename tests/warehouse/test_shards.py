@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made import NOISY, Maker, Planned, ask, make_suite, run_all
+from made import NOISY, Config, Maker, Planned, ask, make_suite, run_all
 
 from warehouse.load import LoadReport
 from warehouse.shards import ShardWriter
@@ -21,7 +21,8 @@ def sharded(tmp_path: Path, loaded: Load) -> tuple[Maker, list[Planned]]:
     """Six finished attempts in one shard, and a warehouse that knows none of them."""
     maker = Maker(tmp_path, shards=True)
     loaded(maker)
-    planned = maker.sweep([make_suite(categories={"simple_python": 6})], [NOISY])
+    talking = Config(user_model="scripted")
+    planned = maker.sweep([make_suite(categories={"simple_python": 6})], [talking])
     run_all(maker, planned)
     return maker, planned
 
@@ -57,7 +58,7 @@ def test_a_torn_last_line_is_left_to_the_bundle(
     assert (report.from_shards, report.rows["tries"]) == (5, 6)
 
 
-@pytest.mark.parametrize("table", ["tool_calls", "model_calls"])
+@pytest.mark.parametrize("table", ["tool_calls", "model_calls", "messages"])
 def test_a_try_whose_calls_are_not_all_there_is_left_to_the_bundle(
     sharded: tuple[Maker, list[Planned]], loaded: Load, table: str
 ) -> None:
