@@ -212,6 +212,7 @@ def next_commands(sweep: Sweep, sweep_id: str) -> str:
     dyno = _own_name()
     suite = next((name for name in sweep.suites if name.startswith("bfcl-")), sweep.suites[0])
     failed = "select attempt_key, task_id, model from attempts where outcome = 'failed' limit 5"
+    user = " --user openai/gpt-5-mini" if sweep.user else ""
     return dedent(
         f"""
         Next:
@@ -220,9 +221,9 @@ def next_commands(sweep: Sweep, sweep_id: str) -> str:
             {dyno} show ATTEMPT_KEY
           a real model (it shows an estimate and asks before it spends)
             export OPENAI_API_KEY=…
-            {dyno} run {suite} --harness reference --model openai/gpt-5-mini --limit 20
+            {dyno} run {suite} --harness reference --model openai/gpt-5-mini{user} --limit 20
           your own agent
-            {dyno} run {suite} --agent 'my-agent {{prompt}}' --model vendor/name --repeats 3
+            {dyno} run {suite} --agent 'my-agent {{prompt}}' --model vendor/name{user} --repeats 3
           the Prefect UI, and all commands
             {dyno} ui
             {dyno} --help

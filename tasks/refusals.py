@@ -86,6 +86,8 @@ def _refused_conversation(task: Task, harness: Harness, user: User | None) -> st
             f"the task {task.id} is a conversation, and the sweep does not say who plays the user: "
             "write `user: scripted` or `user: MODEL` in it, or add --user scripted or --user MODEL"
         )
+    if any(environment.name == "user" for environment in task.environments):
+        return f"the task {task.id} has an environment named `user`, which is the user's own server"
     if harness.conversation in (None, "tool") and not harness.speaks:
         return (
             f"the harness {harness.name} would talk with the user by a tool, and speaks to none; "

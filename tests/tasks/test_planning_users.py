@@ -207,3 +207,9 @@ def test_a_turns_harness_needs_no_tools_to_talk(home: Path, tmp_path: Path) -> N
         write_suite(tmp_path, task(environments=[], oracle=None)), harnesses=[told], models=["null"]
     )
     assert made.cells[0].refused is None
+
+
+def test_an_environment_cannot_take_the_users_name(home: Path, tmp_path: Path) -> None:
+    named = task()["environments"][0] | {"name": "user"}
+    with pytest.raises(InputError, match="the user's own server"):
+        plan(write_suite(tmp_path, task(environments=[named])))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -248,6 +250,26 @@ def test_stopping_in_a_turn_seals_the_try_as_cancelled(
     assert bundle.record["error"]["class"] == "cancelled"
     assert ended(bundle) == "None", "nobody ended it"
     assert not bench.evidence.is_done(bundle.key)
+
+
+@pytest.mark.parametrize(
+    ("happens", "error"), [("stop", "cancelled"), ("the host dies", "host_lost")]
+)
+def test_what_happens_while_the_user_thinks_is_seen_at_once(
+    talk: Talk, bench: Bench, by_turns: Shell, happens: str, error: str
+) -> None:
+    thinking = user_model({"text": "One?"}, {"hang": True})
+    bench.shop.processes.host()
+    act = {
+        "stop": bench.shop.stop,
+        "the host dies": lambda: os.kill(bench.shop.processes.pids()["host"], signal.SIGKILL),
+    }
+    threading.Timer(2, act[happens]).start()
+    started = time.monotonic()
+    record = talk(by_turns(CALL + "echo well"), user=thinking, limits={"seconds": 100}).record
+    assert time.monotonic() - started < 30
+    assert record["error"]["class"] == error
+    assert len(record["launches"]) == 1
 
 
 @pytest.mark.parametrize("script", ["true", "printf ' \\n\\n'"])
