@@ -150,6 +150,11 @@ def test_the_digest_does_not_depend_on_how_defaults_are_written(folder: Path) ->
     [
         ("hello-tool", "did you mean `hello-tools`?"),
         ("bfcl-simple-python", "it is not converted yet: run `dyno convert bfcl`"),
+        ("tau2-telecom-small", "it is not converted yet: run `dyno convert tau2`"),
+        (
+            "tau2-banking-knowledge",
+            "the package does not have it: run `dyno convert tau2 --source PATH/TO/A/CHECKOUT`",
+        ),
         ("bfcl-simple-pyton", "did you mean `bfcl-simple-python`?"),
         ("bfcl", "that is a benchmark; its suites are bfcl-simple-python"),
         ("qqq", "known: hello-tools"),

@@ -12,7 +12,7 @@ from suites.loading_suites import list_suites, load_suite
 from tasks.convert.fetch import Package
 from tasks.convert.tau2 import Conversion, convert_tau2, fetch_tau2
 from tasks.convert.tau2_asking import CannotLoad
-from tests.tasks.tau2_sources import VERSION, make_checkout
+from tests.tasks.tau2_sources import VERSION, add_banking, make_checkout
 
 
 @pytest.fixture
@@ -110,6 +110,17 @@ def test_a_world_that_cannot_be_set_up_is_no_tasks_end_but_is_said(checkout: Pat
     (converted,) = convert_tau2(checkout, ["telecom-small"])
     (reason,) = converted.unsolvable.values()
     assert "no_such_function" in reason
+
+
+def test_banking_has_a_file_a_task_and_each_tasks_documents_in_its_policy(checkout: Path) -> None:
+    add_banking(checkout)
+    (converted,) = convert_tau2(checkout, ["banking-knowledge"])
+    assert converted.suite.name == "tau2-banking-knowledge"
+    assert converted.suite.dataset.sha256 is not None
+    loaded = load_suite("tau2-banking-knowledge")
+    policies = [task.policy for task in loaded.tasks]
+    assert policies == ["Be a bank.", "Be a bank.\nFees are 3 dollars.", "Be a bank."]
+    assert not converted.unsolvable
 
 
 # ---------------------------------------------------------------- unsuitable sources
