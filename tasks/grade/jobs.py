@@ -29,6 +29,8 @@ class Job:
         folder: the try's folder, read and verified by the worker; None if `rows` are given.
         rows: `{"bridge": […], "model": […], "conversation": […], "stdout": text, "ending": "clean"}`, for
             oracles and tests.
+        judge: a line to the model that judges, where the grader needs one: `model_url` (up to `/v1`),
+            `token`, `model`; None where none is configured.
     """
 
     id: str
@@ -39,6 +41,7 @@ class Job:
     on_error: str = "grade_work"
     folder: str | None = None
     rows: dict[str, Any] | None = None
+    judge: dict[str, Any] | None = None
 
     @property
     def spec_hash(self) -> str:
@@ -46,6 +49,8 @@ class Job:
         asked: dict[str, Any] = {"spec": self.spec, "tools": self.tools}
         if self.on_error != "grade_work":
             asked["on_error"] = self.on_error
+        if self.judge is not None:
+            asked["judge"] = self.judge["model"]  # another judge is another question
         return digest(asked)
 
     def as_json(self) -> dict[str, Any]:
@@ -110,16 +115,20 @@ class Verdict:
         solved: None if the grader could not judge (`error` says why).
         score: between 0 and 1; None with `solved` None.
         error: `{"type", "message"}` of a grader_error.
+        judge: the model that judged a part, and the usage it stated: `{"model", "usage"}`; else None.
     """
 
     solved: bool | None
     score: float | None
     checks: tuple[Check, ...] = ()
     error: dict[str, str] | None = None
+    judge: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """All of it, as JSON values; what no UTF-8 can hold (lone surrogates) as visible text."""
         value = dict(vars(self))
+        if self.judge is None:
+            del value["judge"]
         value["checks"] = [
             {**vars(check), "finding": _plain(check.finding)} for check in self.checks
         ]

@@ -25,6 +25,7 @@ from tasks.convert.fetch import package_folder
 from tasks.grade.jobs import Check, Job, Verdict, grader_error
 from tasks.grade.recorded import Recorded
 from tasks.grade.tau2_checks import checks_of
+from tasks.grade.tau2_judge import Judge, JudgeFailed
 from tasks.grade.tau2_trajectory import Ending, ending_of, messages_of
 from tasks.grade.tau2_worlds import World, Worlds
 
@@ -98,9 +99,11 @@ def grade(job: Job, recorded: Recorded) -> Verdict:
     initial = job.spec["task"].get("initial_state") or {}
     messages = messages_of(recorded, job.spec["domain"], initial.get("message_history"))
     try:
-        return evaluator.judge(job.spec, worlds, messages, str(ending.reason))
+        return evaluator.judge(job.spec, worlds, messages, str(ending.reason), job.judge)
     except ReplayMismatch as error:
         return grader_error("replay_mismatch", str(error))
+    except JudgeFailed as error:
+        return grader_error("judge_failed", f"the judge model gave no judgement: {error}")
     except NoJudge:
         return grader_error(
             "judge_missing",
@@ -131,6 +134,7 @@ class Evaluator:
         self._types = evaluation.EvaluationType
         self._reasons = {reason.value: reason for reason in simulation.TerminationReason}
         self._simulation = simulation.SimulationRun
+        self._message = self._tau2.module("data_model.message").AssistantMessage
         self._task = self._tau2.module("data_model.tasks").Task
         self._is_successful = self._tau2.module("metrics.agent_metrics").is_successful
         self._worlds: dict[str, Worlds] = {}
@@ -152,22 +156,43 @@ class Evaluator:
         return self._worlds[domain]
 
     def judge(
-        self, spec: dict[str, Any], worlds: Worlds, messages: list[dict[str, Any]], reason: str
+        self,
+        spec: dict[str, Any],
+        worlds: Worlds,
+        messages: list[dict[str, Any]],
+        reason: str,
+        line: dict[str, Any] | None = None,
     ) -> Verdict:
         """The verdict on a conversation that ended by a stop.
 
+        Args:
+            line: to the judge model (`Job.judge`).
+
         Raises:
             ReplayMismatch: see there.
+            JudgeFailed: see there.
             NoJudge: a model has to judge, and there is none.
         """
         worlds.begin()
         self._making, self._made = worlds, []
+        judge = Judge(line, self._message) if line else None
+        tau2_package.judged_by(judge)
         try:
             simulation, reward = self._rewarded(spec, messages, reason)
-            checks = checks_of(reward, simulation.messages, self._made)
+            account = judge.account if judge else None
+            if account is not None:
+                _check_judgement(spec, reward)
+            named = account["model"] if account else None
+            checks = checks_of(reward, simulation.messages, self._made, named)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            if judge is None or judge.account is None:
+                raise
+            raise JudgeFailed(f"upstream cannot read its answer: {error!r}") from error
         finally:
             self._making, self._made = None, []
-        return Verdict(bool(self._is_successful(reward.reward)), float(reward.reward), checks)
+            tau2_package.judged_by(None)
+        solved = bool(self._is_successful(reward.reward))
+        return Verdict(solved, float(reward.reward), checks, judge=account)
 
     def ended_early(self, spec: dict[str, Any], ending: Ending) -> Verdict:
         """Upstream's verdict on a conversation that did not end by a stop; nothing is replayed."""
@@ -217,6 +242,14 @@ class Evaluator:
         if len(self._made) == 1:
             _watch_replay(world.environment)
         return world.environment
+
+
+def _check_judgement(spec: dict[str, Any], reward: Any) -> None:
+    """Upstream takes an answer that leaves assertions out for one that holds them met; this does not."""
+    asked = len(spec["task"]["evaluation_criteria"]["nl_assertions"])
+    given = len(reward.nl_assertions or ())
+    if given != asked:
+        raise JudgeFailed(f"it judged {given} assertions, and was asked about {asked}")
 
 
 def _watch_replay(environment: Any) -> None:
