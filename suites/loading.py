@@ -129,7 +129,7 @@ def load_player(role: str, ref: str | Model) -> Model | None:
     try:
         model = load_model(ref)
     except InputError as error:
-        also = "; or `scripted`, or `replay:FILE`" if role == "user" else ""
+        also = "; a user may also be `scripted` or `replay:FILE`" if role == "user" else ""
         raise InputError(
             f"`{role}` is {ref!r}: {error.what}",
             where=error.where,
