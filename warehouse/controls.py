@@ -152,6 +152,8 @@ MEANING = {
     "null": "the floor: does nothing",
     "vandal": "gold and a forbidden act: must lose",
 }
+SHOWN_REASON = 300
+"""Characters of a reason."""
 SHOWN_ERRORS = 10
 """So many attempts without a result are named a suite; they tend to have one cause."""
 
@@ -227,14 +229,17 @@ def _sections(suite: Row) -> Iterator[tuple[str, Sequence[str], str]]:
         lines = [_error(error) for error in errors[:SHOWN_ERRORS]]
         if len(errors) > SHOWN_ERRORS:
             lines.append(f"and {len(errors) - SHOWN_ERRORS} more (--json has all)")
-        yield f"{len(errors)} attempts have no result, and are in no rate:", lines, "red"
+        yield f"{len(errors)} attempt(s) without a result, in no rate:", lines, "red"
 
 
 def _told(fail: Row) -> str:
     reasons = list(dict.fromkeys(" ".join(reason.split()) for reason in fail["reasons"]))
     if fail["unsolvable"]:
-        reasons = [f"declared: {fail['unsolvable']}", *reasons]
-    told = "; ".join(reason if len(reason) <= 300 else f"{reason[:299]}…" for reason in reasons)
+        declared = " ".join(fail["unsolvable"].split())
+        reasons = [declared, *(reason for reason in reasons if reason not in declared)]
+    told = "; ".join(
+        reason if len(reason) <= SHOWN_REASON else f"{reason[:SHOWN_REASON]}…" for reason in reasons
+    )
     return f"{fail['task_id']}: {told or 'the grader gives no reason'}"
 
 
@@ -249,6 +254,6 @@ def _last_word(document: Row) -> str:
         OK: "The oracle solves every task that the suites do not declare unsolvable.",
         ORACLE_FAILS: "The oracle fails where no suite says it would: the suite is broken, or the way"
         " there is. What happened: dyno show ATTEMPT (a task's id will do).",
-        ERRORS: "Some attempts have no result, so this is not the last word; the same command runs"
-        " what is missing.",
+        ERRORS: "Some attempts have no result, so this is not the last word. The same command runs"
+        " again what an infrastructure error ended; what the grader could not judge: dyno regrade.",
     }[document["verdict"]]

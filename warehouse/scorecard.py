@@ -60,12 +60,29 @@ def scorecard_rows(
     order = ", ".join(f"{name} nulls first" for name in KEY)
     chosen = "" if suites is None else "where list_contains(?, suite)"
     with narrowed(con, sweep_id):
-        return rows_of(
+        rows = rows_of(
             con.execute(
                 f"select * from scorecard {chosen} order by {order}",
                 [] if suites is None else [list(suites)],
             )
         )
+        _put_floors(con, rows)
+    return rows
+
+
+def _put_floors(con: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
+    """Beside the scores of one sweep, the floors of all: controls are run once, and models for months."""
+    if con.execute("select getvariable('sweep_id')").fetchone() == (None,):
+        return
+    with _speaking_of(con, None):
+        found = {
+            (row["cell_id"], row["grader"], row["category"]): row
+            for row in rows_of(con.execute("from floors_beside"))
+        }
+    for row in rows:
+        beside = found.get((row["cell_id"], row["grader"], row["category"]))
+        if beside:
+            row |= {name: beside[name] for name in ("floor", "floor_user_model")}
 
 
 def refused_cells(con: duckdb.DuckDBPyConnection, sweep_id: str | None = None) -> list[Row]:
@@ -108,6 +125,13 @@ def narrowed(con: duckdb.DuckDBPyConnection, sweep_id: str | None) -> Iterator[N
     if sweep_id is None:
         yield
         return
+    with _speaking_of(con, sweep_id):
+        yield
+
+
+@contextmanager
+def _speaking_of(con: duckdb.DuckDBPyConnection, sweep_id: str | None) -> Iterator[None]:
+    """Inside, every view speaks of that sweep alone; None: of all."""
     before = con.execute("select getvariable('sweep_id')").fetchone()
     con.execute("set variable sweep_id = ?", [sweep_id])
     try:
@@ -203,7 +227,9 @@ def _table(rows: list[Row], width: int, longest: int) -> Any:
     from rich.table import Table
 
     several = len({row["category"] for row in rows} - {None}) > 1
-    columns = _fitting(_columns(_telling_k(rows), _other_ks(rows)), width)
+    columns = _fitting(
+        _columns(_telling_k(rows), _other_ks(rows), any(map(_borrows_floor, rows))), width
+    )
     room = width - sum(column.width + 1 for column in columns)
     airy = room - longest > len(columns)
     table = Table(box=None, pad_edge=False, padding=(0, 1 + airy, 0, 0), header_style="dim")
@@ -236,12 +262,13 @@ def _other_ks(rows: list[Row]) -> list[int]:
     return list(range(2, min(longest, MOST_KS) + 1))
 
 
-def _columns(k: int, others: Sequence[int] = ()) -> list[Column]:
+def _columns(k: int, others: Sequence[int] = (), marked: bool = False) -> list[Column]:
     """The figures, with pass^k unless k is 1 and pass@1 says the same.
 
     Args:
         k: shown wherever there is room for any.
         others: shown where there is room for these too.
+        marked: some floor was made with another user.
     """
 
     def hat(k: int, rank: float) -> Column:
@@ -257,12 +284,21 @@ def _columns(k: int, others: Sequence[int] = ()) -> list[Column]:
         Column("[95 %]", lambda row: interval(row["pass_at_1_low"], row["pass_at_1_high"]), 3, 8),
         *(hat(n, 2 if n == k else 4.5) for n in ks),
         Column("cover", lambda row: percent(row["coverage"]), 1, 5),
-        Column("floor", lambda row: rate(row["floor"]), 4, 5),
+        Column("floor", _floor, 4, 6 if marked else 5),
         Column("$/solved", lambda row: money(row["cost_per_solved"]), 5, 8),
         Column("err", lambda row: percent(row["tool_error_rate"]), 6, 5),
         Column("time", lambda row: seconds(row["wall_s"]), 7, 4),
         Column("-start", lambda row: seconds(row["wall_s_after_startup"]), 8, 6),
     ]
+
+
+def _borrows_floor(row: Row) -> bool:
+    """True where the floor beside the score was made with another user, the scripted one."""
+    return row["floor"] is not None and row["floor_user_model"] != row["user_model"]
+
+
+def _floor(row: Row) -> str:
+    return rate(row["floor"]) + ("*" if _borrows_floor(row) else "")
 
 
 def _fitting(columns: list[Column], width: int) -> list[Column]:
@@ -335,6 +371,11 @@ def _notes_of(row: Row, mixed: bool) -> Iterator[str]:
     told = [f"{count:,} {words}" for count, words in lost if count]
     if told:
         yield f"of {row['planned']:,} attempts {', '.join(told)}; they are in no rate."
+    if _borrows_floor(row):
+        yield (
+            f"* the floor is with the user {row['floor_user_model']!r}: the null agent has not been run with"
+            " this one."
+        )
     if row["origin"] == "imported":
         yield "these figures are as they were published, of somebody else's run."
     if row["unmapped"]:

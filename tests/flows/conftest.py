@@ -36,7 +36,7 @@ class Dyno:
             cwd=options.pop("cwd", PROJECT),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=options.pop("stderr", subprocess.STDOUT),
             text=True,
             **options,
         )

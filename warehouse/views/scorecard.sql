@@ -121,32 +121,6 @@ intervals as (
         z / (1 + z * z / worth)
             * sqrt(pass_at_1 * (1 - pass_at_1) / worth + z * z / (4 * worth * worth)) as half
     from sized
-),
-
--- the floor with the same user, else with the scripted one: who does nothing does not answer its user
-floors_beside as (
-    select
-        sums.cell_id,
-        sums.grader,
-        sums.category,
-        first(
-            floors.floor
-            order by floors.user_model is not distinct from sums.user_model desc, floors.grader desc
-        ) as floor
-    from sums
-    inner join floors
-        on floors.suite_digest = sums.suite_digest
-       and floors.category is not distinct from sums.category
-       and (
-            floors.grader = sums.grader
-            -- what was published is of the benchmark's own grader
-            or (sums.origin = 'imported' and split_part(floors.grader, '@', 1) = sums.benchmark)
-        )
-       and (
-            floors.user_model is not distinct from sums.user_model
-            or floors.user_model = 'scripted'
-        )
-    group by sums.cell_id, sums.grader, sums.category
 )
 
 select
@@ -190,7 +164,8 @@ select
     case when worth > 0 then least(1, greatest(pass_at_1, centre + half)) end as pass_at_1_high,
     hats.pass_hat_k,
     intervals.mean_score,
-    floors.floor,
+    floors_beside.floor,
+    floors_beside.floor_user_model,
 
     case when priced = intervals.n then cost_known end / nullif(solved, 0) as cost_per_solved,
     case when priced = intervals.n then cost_known end / nullif(intervals.n, 0) as mean_cost,
@@ -222,10 +197,10 @@ left join hats
     on hats.cell_id = intervals.cell_id
    and hats.grader = intervals.grader
    and hats.category is not distinct from intervals.category
-left join floors_beside as floors
-    on floors.cell_id = intervals.cell_id
-   and floors.grader = intervals.grader
-   and floors.category is not distinct from intervals.category
+left join floors_beside
+    on floors_beside.cell_id = intervals.cell_id
+   and floors_beside.grader = intervals.grader
+   and floors_beside.category is not distinct from intervals.category
 left join suite_sizes
     on suite_sizes.suite_digest = intervals.suite_digest
    and suite_sizes.category is not distinct from intervals.category
