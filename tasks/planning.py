@@ -199,7 +199,9 @@ def _cell(
     dataset = suite.suite.dataset
     unmetered = harness.harness.wire == "none" or model.endpoint == "none"
     user = configured.user if any(task.user for task in tasks) else None
-    judge = configured.judge if any(task.grade.needs == "judge" for task in tasks) else None
+    # A grader of conversations may ask for a judge by what its spec says, which only it can read.
+    may_judge = any(task.user or task.grade.needs == "judge" for task in tasks)
+    judge = configured.judge if may_judge else None
     configuration = {
         "harness": harness.part,
         "model": model_part(model),

@@ -48,7 +48,8 @@ class Cell:
 
     @cached_property
     def judge_definition(self) -> Model | None:
-        """The model that judges; None where no task of the cell asks for one."""
+        """The model that judges, where a grader asks for one; None where the sweep names none, or where no
+        task of the cell can need it."""
         definition = self.record["definitions"].get("judge")
         return Model.model_validate(definition) if definition else None
 

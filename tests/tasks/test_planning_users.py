@@ -191,6 +191,8 @@ def test_a_task_that_needs_a_judge_needs_one_named(home: Path, tmp_path: Path) -
         plan(suite)
     judge = Model(name="judge", endpoint="https://one.example/v1")
     assert plan(suite, judge=judge).cells[0].judge_definition == judge
+    assert plan(write_suite(tmp_path), judge=judge).cells[0].judge_definition == judge
+    assert plan("hello-tools", judge=judge).cells[0].judge_definition is None
 
 
 def test_a_setup_needs_a_world_that_begins_with_it(home: Path, tmp_path: Path) -> None:
