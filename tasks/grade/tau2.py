@@ -13,6 +13,7 @@ there is none either.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,6 +103,14 @@ def grade(job: Job, recorded: Recorded) -> Verdict:
         return evaluator.judge(job.spec, worlds, messages, str(ending.reason), job.judge)
     except ReplayMismatch as error:
         return grader_error("replay_mismatch", str(error))
+    except Unanswerable as error:
+        if "ENV_ASSERTION" not in criteria_of(job.spec).get("reward_basis", ()):
+            return grader_error("grader_raised", str(error))
+        return Verdict(
+            False,
+            0.0,
+            (Check("ENV_ASSERTION", False, str(error), error_type="tau2:ENV_ASSERTION"),),
+        )
     except JudgeFailed as error:
         return grader_error("judge_failed", f"the judge model gave no judgement: {error}")
     except NoJudge:
@@ -110,6 +119,21 @@ def grade(job: Job, recorded: Recorded) -> Verdict:
             f"task {job.spec['task']['id']} is judged by natural-language assertions, which needs a"
             " judge model: name one as `judge` in the sweep",
         )
+
+
+def criteria_of(spec: dict[str, Any]) -> dict[str, Any]:
+    """What upstream judges the task by; empty where it judges nothing."""
+    criteria: dict[str, Any] = spec["task"].get("evaluation_criteria") or {}
+    return criteria
+
+
+class Unanswerable(Exception):  # noqa: N818 - the condition
+    """An assertion that upstream's own code cannot answer in the world that the attempt left.
+
+    It asks after something that only the work would have made (mock's `task_2`), and upstream raises. A
+    reward is a product, and this factor of it is not 1: to leave the attempt out would take those who
+    did nothing out of the denominator.
+    """
 
 
 class ReplayMismatch(Exception):  # noqa: N818 - the condition
@@ -241,6 +265,7 @@ class Evaluator:
         self._made.append(world)
         if len(self._made) == 1:
             _watch_replay(world.environment)
+            _watch_assertions(world.environment)
         return world.environment
 
 
@@ -263,6 +288,22 @@ def _watch_replay(environment: Any) -> None:
             raise ReplayMismatch(f"the trajectory does not replay: {error}") from error
 
     environment.set_state = watched
+
+
+def _watch_assertions(environment: Any) -> None:
+    """Tell an assertion that raises from every other mistake."""
+    run = environment.run_env_assertion
+
+    def watched(assertion: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return run(assertion, *arguments, **named)
+        except Exception as error:
+            told = ", ".join(f"{k}={json.dumps(v)}" for k, v in assertion.arguments.items())
+            raise Unanswerable(
+                f"{assertion.func_name}({told}) cannot hold in the world that the attempt left: {error}"
+            ) from error
+
+    environment.run_env_assertion = watched
 
 
 _evaluators: dict[str, Evaluator] = {}

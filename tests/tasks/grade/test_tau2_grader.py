@@ -166,6 +166,19 @@ def test_assertions_about_the_users_world_are_checks(tau2_home: Path, grading: G
     assert failed(grade)["ENV_ASSERTION 1"].startswith("It does not hold that assert_")
 
 
+def test_an_assertion_about_what_was_never_made_does_not_hold(
+    tau2_home: Path, grading: Grading
+) -> None:
+    """Upstream raises; an attempt that did nothing must not leave the denominator for that."""
+    task = tasks_of(tau2_home, "mock")["create_task_1_with_env_assertions"]
+    idle = greeting("mock").says("user", "Hello.").says("user", "###STOP###").ends()
+    grade = grading.grade(idle.job(task))
+    assert (grade["solved"], grade["score"]) == (False, 0.0)
+    assert "Task task_2 not found" in failed(grade)["ENV_ASSERTION"]
+    elsewhere = grading.grade(idle.job(with_basis(task, "DB")))
+    assert elsewhere["error"]["type"] == "grader_raised"
+
+
 # ---------------------------------------------------------------- endings
 
 
