@@ -130,6 +130,9 @@ def _show_try(evidence: Evidence, bundle: Bundle, out: _Printer) -> None:
     if bundle.text("stdout").strip():
         out.title("standard output")
         out.text(bundle.text("stdout").strip())
+    if bundle.text("answer").strip():
+        out.title("its answer")
+        out.text(bundle.text("answer").strip())
     if bundle.text("stderr").strip():
         out.title("standard error")
         out.text(bundle.text("stderr").strip())

@@ -2,6 +2,7 @@
 
 DYNO_HOME/                (default: .dyno/ in the clone; the environment variable moves it)
   downloads/              fetched packages, by name and hash
+  harnesses/<name>/       installed programs of harnesses, in bin/ or node_modules/.bin/
   suites/<name>/          converted suites: suite.yaml, tasks.jsonl, omitted.jsonl
   evidence/               the only truth; another root by DYNO_EVIDENCE, to share it between hosts
     attempts/<kk>/<key>/  one folder an attempt key (see warehouse/evidence.py)

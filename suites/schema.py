@@ -399,11 +399,19 @@ class Harness(Frozen):
     warm: Warm | None = None
     limits: Limits = Limits()
     requires: tuple[str, ...] = ()
-    """Programs that must be on PATH."""
+    """Programs that must be found (tasks/programs.py), beside those that its commands begin with."""
+    native_tools: tuple[str, ...] = ()
+    """Tools of its own that it offers the model beside the bridge's and that cannot be switched off: what
+    goes through them is not journaled, and a reference has none. A file may say `none`."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Free values for the templates, as `settings.…`; part of the configuration."""
     folder: str | None = None
     """What `{{ harness_dir }}` means; set by the loader, never by a file."""
+
+    @field_validator("native_tools", mode="before")
+    @classmethod
+    def _none_is_a_word(cls, value: Any) -> Any:
+        return () if value == "none" else value
 
     @field_validator("files")
     @classmethod

@@ -20,6 +20,7 @@ from suites.home import PROJECT
 from suites.loading import Located, load_harness, load_model, load_player
 from suites.schema import Harness, Model, Sweep
 from tasks.attempt.environment import check_templates, source_files
+from tasks.attempt.telemetry import check_telemetry
 from tasks.users import User
 from tasks.versions import harness_version
 
@@ -65,6 +66,12 @@ def check_configurations(sweep: Sweep, *, need_keys: bool = True) -> Configurati
     for model in found.called:
         _check_script(model)
     return found
+
+
+def check_model(model: Model) -> None:
+    """Refuse a model that cannot be called: its API key is not set, or its script is wrong (InputError)."""
+    _check_keys([model])
+    _check_script(model)
 
 
 def _refuse_twins(kind: str, names: list[str]) -> None:
@@ -120,6 +127,7 @@ class Configured:
         """The harness, its templates tried and its version asked."""
         harness, folder = located.harness, located.folder
         check_templates(harness, f"{folder}/{harness.name}.yaml")
+        check_telemetry(harness, f"{folder}/{harness.name}.yaml")
         sources = {
             name: hashlib.sha256(path.read_bytes()).hexdigest()
             for name, path in source_files(harness, folder).items()
@@ -131,7 +139,15 @@ class Configured:
         """What of it an agent's run depends on."""
         told = self.harness.model_dump(
             mode="json",
-            exclude={"name", "description", "telemetry", "version_command", "requires", "folder"},
+            exclude={
+                "name",
+                "description",
+                "telemetry",
+                "version_command",
+                "requires",
+                "native_tools",  # a label: what is offered follows from the rest
+                "folder",
+            },
         )
         if not told["resume"]:  # younger than the keys of older attempts
             del told["resume"]

@@ -23,7 +23,7 @@ from suites.errors import InputError
 from suites.loading_suites import load_suite
 from suites.schema import Environment, Functions, LoadedSuite, Model, Suite, Sweep, Task
 from tasks.configurations import Configurations, Configured, check_configurations, model_part
-from tasks.grade.jobs import job_for
+from tasks.grade.graders import asked_of
 from tasks.plans import Cell, Plan
 from tasks.refusals import refusal, refuse_idle_exclusions, refuse_no_task, resolved_limits
 from tasks.users import User
@@ -68,7 +68,8 @@ def make_plan(
             continue
         any_task = True
         shared: dict[int, bytes] = {}
-        parts = {task.id: _task_part(suite.suite, task, shared) for task in tasks}
+        judge = configured.judge
+        parts = {task.id: _task_part(suite.suite, task, shared, judge) for task in tasks}
         for harness in configured.harnesses:
             for model in configured.models:
                 if _excluded(sweep, suite.suite.name, harness.harness.name, model.name):
@@ -140,13 +141,16 @@ def _excluded(sweep: Sweep, suite: str, harness: str, model: str) -> bool:
     )
 
 
-def _task_part(suite: Suite, task: Task, shared: dict[int, bytes]) -> dict[str, str]:
+def _task_part(
+    suite: Suite, task: Task, shared: dict[int, bytes], judge: Model | None
+) -> dict[str, str]:
     """Digests of what can be observed of a task, of its gold (for models scripted from it), and of what
     its grader is asked (by which a grade is known to be this edition's).
 
     Args:
         shared: policies and environments in canonical form, by their identity: the thousands of tasks
             of a suite may share one of 60 kB.
+        judge: the sweep's; a part of what is asked where one has to judge the task.
     """
     seen = task.model_dump(
         mode="json", include={"messages", "turns", "user", "setup"}, exclude_defaults=True
@@ -163,11 +167,10 @@ def _task_part(suite: Suite, task: Task, shared: dict[int, bytes]) -> dict[str, 
     for call in gold["calls"] + [gold["vandal"] or {}] if gold else ():
         if call.get("requestor") == "agent":  # younger than the keys of older attempts
             del call["requestor"]
-    asked = job_for(suite, task, Path(), "").spec_hash
     return {
         "seen": _digest_of(parts),
         "gold": digest(gold),
-        "spec_hash": asked,
+        "spec_hash": asked_of(suite, task, judge),
     }
 
 
@@ -212,7 +215,7 @@ def _cell(
         configuration["user"] = user.part(model_part(user.model) if user.model else None)
     config_hash = digest(configuration)[:16]
     kind = "scripted" if model.is_scripted else "none" if model.endpoint == "none" else "http"
-    stamp = {
+    stamp: dict[str, Any] = {
         "harness": harness.harness.name,
         "harness_version": harness.version,
         "mode": harness.harness.mode,
@@ -234,6 +237,8 @@ def _cell(
         "dyno_version": dyno_version(),
         "unmetered": unmetered,
     }
+    if harness.harness.native_tools:
+        stamp["native_tools"] = list(harness.harness.native_tools)
     definitions: dict[str, Any] = {
         "harness": harness.harness.model_dump(
             mode="json", exclude_defaults=True, exclude={"folder"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import subprocess
 import tempfile
 from functools import cache
@@ -15,6 +13,7 @@ from typing import Any
 from suites.errors import InputError
 from suites.home import PROJECT
 from suites.schema import Harness
+from tasks.programs import find, install_hint, named_by, path_for, program_of
 
 SECONDS = 30.0
 """How long a program may take to state its version (a cold Python CLI takes several seconds)."""
@@ -51,7 +50,7 @@ def harness_version(harness: Harness, folder: str, sources: dict[str, str]) -> s
     if sources:
         joined = "".join(f"{name}={sha}\n" for name, sha in sorted(sources.items()))
         return "sha256:" + hashlib.sha256(joined.encode()).hexdigest()[:12]
-    found = _program(harness)
+    found = program_of(harness)
     if found is None:
         return "unknown"
     paths = [Path(found), *(Path(word) for word in harness.command[1:] if Path(word).is_file())]
@@ -61,31 +60,25 @@ def harness_version(harness: Harness, folder: str, sources: dict[str, str]) -> s
     return "sha256:" + content.hexdigest()[:12]
 
 
-def _program(harness: Harness) -> str | None:
-    first = harness.command[0] if harness.command and harness.warm is None else ""
-    return None if not first or "{" in first else shutil.which(first)
-
-
 def _check_programs(harness: Harness) -> None:
-    needed = list(harness.requires)
-    if harness.command and harness.warm is None and "{" not in harness.command[0]:
-        needed.append(harness.command[0])
-    for program in needed:
-        if shutil.which(program) is None:
-            raise InputError(
-                f"the harness {harness.name!r} needs the program {program!r}, which is not on this machine",
-                mend=f"install it, or put it on PATH (`dyno doctor` shows what is found): {program}",
-            )
+    for program in named_by(harness):
+        _found(harness, program)
+
+
+def _found(harness: Harness, program: str) -> str:
+    path = find(program)
+    if path is None:
+        raise InputError(
+            f"the harness {harness.name!r} needs the program {program!r}, which is not on this machine",
+            mend=install_hint(program),
+        )
+    return path
 
 
 def _stated_version(harness: Harness, folder: str) -> str:
     command = [word.replace("{{ harness_dir }}", folder) for word in harness.version_command or ()]
-    program = shutil.which(command[0])
-    if program is None:
-        raise InputError(
-            f"the harness {harness.name!r} needs the program {command[0]!r}, which is not on this machine"
-        )
-    files = [Path(program), *(Path(word) for word in command[1:] if Path(word).is_file())]
+    command[0] = _found(harness, command[0])
+    files = [Path(word) for word in command if Path(word).is_file()]
     state = tuple((str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files)
     known = (tuple(command), state)
     if known not in _ASKED:
@@ -100,7 +93,7 @@ old answer would let old results stand for a new program."""
 
 def _ask(harness: Harness, command: list[str]) -> str:
     with tempfile.TemporaryDirectory() as home:
-        env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "LANG": "C.UTF-8"}
+        env = {"PATH": path_for(harness), "HOME": home, "LANG": "C.UTF-8"}
         try:
             done = subprocess.run(
                 command,

@@ -6,6 +6,7 @@
           bridge.jsonl  model.jsonl   what the host journaled (see bridges/journal.py)
           conversation.jsonl          the simulated user's side, where a task has one
           stdout  stderr              what the harness printed, cut at the limit
+          answer                      its final answer, where stdout is a format that holds one
           final/  verify/             end state, and what verifiers left
           attempt.json                stamp, ending, blame, timings, and the hash of each file above;
                                       written last, by rename: a try without it is `interrupted`
@@ -95,7 +96,7 @@ class Bundle:
             raise CorruptBundle(self.folder, f"{name}: a line is not JSON ({error})") from error
 
     def text(self, name: str) -> str:
-        """`stdout` or `stderr`, undecodable bytes replaced; "" where there is none."""
+        """`stdout`, `stderr` or `answer`, undecodable bytes replaced; "" where there is none."""
         try:
             return (self.folder / name).read_bytes().decode("utf-8", "replace")
         except FileNotFoundError:

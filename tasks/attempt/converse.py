@@ -11,7 +11,6 @@ and need only be told what is new.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tasks.attempt.endings import natural
 from tasks.attempt.environment import Told, newest_of_user
 from tasks.attempt.job import Job
 from tasks.attempt.supervision import Watch
+from tasks.attempt.telemetry import Left, answer
 
 BY_TOOL = (
     "You are in a conversation with a user, who hears you only through the tool `respond_to_user`. Call "
@@ -189,22 +189,8 @@ _RECORDED = ("exit_code", "signal", "started_at", "ended_at", "cpu_s", "stdout_b
 
 
 def said(harness: Harness, stdout: str) -> str:
-    """What of its output the harness says to the user: all but a last line that tells its usage."""
-    text = stdout.strip()
-    if reported(harness, text) is not None:
-        text = text.rpartition("\n")[0].strip()
-    return text
-
-
-def reported(harness: Harness, stdout: str) -> Mapping[str, Any] | None:
-    """What a harness says it used, where its file says that it says so: the last line of its output."""
-    if harness.telemetry.get("usage") != "last_line_json":
-        return None
-    try:
-        told = json.loads(stdout.strip().splitlines()[-1])
-    except (ValueError, IndexError):
-        return None
-    return told if isinstance(told, dict) else None
+    """What of its output the harness says to the user."""
+    return answer(harness, Left(stdout)).strip()
 
 
 def summed(told: list[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -6,8 +6,9 @@
       tmp/       TMPDIR
       in/        prompt.txt, message.txt, messages.json, mcp.json (what the *_file variables name)
 
-Nothing is inherited but PATH. Templates are strict: a variable that does not exist is an error at
-planning time (`check_templates`), not an empty string at run time.
+Nothing is inherited but PATH, with what tasks/programs.py puts before it. Templates are strict: a
+variable that does not exist is an error at planning time (`check_templates`), not an empty string at
+run time.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from suites.errors import InputError
 from suites.home import PROJECT, dyno_home
 from suites.schema import Harness, Limits, Message, Task
 from tasks.attempt.policy import InfrastructureError
+from tasks.programs import path_for
 from warehouse.evidence import write_atomically
 
 COMMANDS = PROJECT / "bridges" / "commands"
@@ -280,7 +282,7 @@ def _commands_folder(home: Path) -> Path:
 def _environment(
     harness: Harness, place: Place, values: dict[str, Any], marker: str
 ) -> dict[str, str]:
-    path = os.environ.get("PATH", os.defpath)
+    path = path_for(harness)
     env = {
         "PATH": f"{_commands_folder(dyno_home())}{os.pathsep}{path}"
         if "shell" in harness.speaks

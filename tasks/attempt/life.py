@@ -23,7 +23,7 @@ from typing import Any
 
 from bridges.channel import Channel, ChannelClosed, RemoteError
 from suites.schema import Ending, Model
-from tasks.attempt import converse
+from tasks.attempt import converse, telemetry
 from tasks.attempt.collect import keep_files
 from tasks.attempt.endings import judge, natural, reason_for
 from tasks.attempt.environment import Invocation, Place, Told, invocation
@@ -110,6 +110,8 @@ class Life:
         self.summary: dict[str, Any] = {}
         self.reports: list[dict[str, Any]] = []
         """The launcher's, one a launch."""
+        self.told: list[telemetry.Told] = []
+        """What the harness said of itself, one a launch."""
         self.turns: converse.Turns | None = None
         self.error: InfrastructureError | None = None
         self.started_at = time.time()
@@ -260,6 +262,8 @@ class Life:
         except ChannelClosed as error:
             raise InfrastructureError("launcher_lost", str(error)) from error
         self.reports.append(self.watch.over_launch(launcher, future))
+        left = telemetry.Left(_text(stdout), _text(stderr), self.place.root)
+        self.told.append(telemetry.read(job.harness, left))
         return self.report
 
     def _room(self) -> int:
@@ -306,6 +310,9 @@ class Life:
         if self.place is None:
             return
         keep_files(self.place.work, self.folder / "final")
+        answer = self.told[-1].text if self.told else None
+        if answer is not None:
+            (self.folder / "answer").write_text(answer, "utf-8", "surrogatepass")
         self.place.remove()
 
     def explain(self, error: Exception) -> InfrastructureError:
@@ -399,9 +406,8 @@ class Life:
 
     def _reported(self) -> dict[str, Any] | None:
         """What the harness says it used, in all its turns."""
-        if not self.job.harness.telemetry:
-            return None
-        paths = sorted((self.folder / "turns").glob("*.stdout")) or [self.folder / "stdout"]
-        texts = [path.read_text("utf-8", "replace") for path in paths if path.exists()]
-        told = [converse.reported(self.job.harness, text) for text in texts]
-        return converse.summed([one for one in told if one is not None])
+        return converse.summed([told.usage for told in self.told if told.usage])
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "replace") if path.exists() else ""

@@ -22,7 +22,7 @@ class Recorded:
         model: rows of `model.jsonl`.
         conversation: rows of `conversation.jsonl`; none where there was no conversation.
         ending: how the try ended.
-        stdout: reads what the harness printed.
+        stdout: reads what the harness printed, or the answer in it.
         bundle_hash: of the bundle; "" for rows without one.
     """
 
@@ -69,14 +69,16 @@ def read(job: Job) -> Recorded:
 
 
 def _stdout(bundle: Bundle) -> str:
-    """What the harness printed, its hash checked as the rows' are."""
-    stated = bundle.record["files"].get("stdout")
+    """What the harness printed, its hash checked as the rows' are; its final answer alone where it printed
+    a format that holds one (tasks/attempt/telemetry.py), for the rest of that would satisfy many a check."""
+    name = "answer" if "answer" in bundle.record["files"] else "stdout"
+    stated = bundle.record["files"].get(name)
     if stated is None:
         return ""
     try:
-        data = (bundle.folder / "stdout").read_bytes()
+        data = (bundle.folder / name).read_bytes()
     except OSError as error:
-        raise CorruptBundle(bundle.folder, f"stdout: {error.strerror}") from error
+        raise CorruptBundle(bundle.folder, f"{name}: {error.strerror}") from error
     if hashlib.sha256(data).hexdigest() != stated["sha256"]:
-        raise CorruptBundle(bundle.folder, "stdout: its hash is not the one in attempt.json")
+        raise CorruptBundle(bundle.folder, f"{name}: its hash is not the one in attempt.json")
     return data.decode("utf-8", "replace")
