@@ -208,11 +208,16 @@ def controls(suites: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
 @main.command()
 @click.argument("sweep", required=False)
-def regrade(sweep: str | None) -> None:
+@click.option(
+    "--judge",
+    metavar="MODEL",
+    help="The model that judges from now on, where a grader asks; its calls are paid for.",
+)
+def regrade(sweep: str | None, judge: str | None) -> None:
     """Grade stored evidence again, without running anything."""
     from flows import commands
 
-    commands.regrade(sweep)
+    commands.regrade(sweep, judge)
 
 
 @main.command()

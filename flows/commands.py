@@ -69,13 +69,15 @@ def convert(benchmark: str, source: str | None, categories: list[str] | None) ->
         _finished(flow(benchmark, source, categories, return_state=True))
 
 
-def regrade(sweep: str | None) -> None:
+def regrade(sweep: str | None, judge: str | None = None) -> None:
     """`dyno regrade`."""
     say("grading stored evidence again")
     with prefect_ready():
         from flows.regrade import regrade as flow
 
-        counts = _finished(flow(sweep, return_state=True))
+        counts = _finished(flow(sweep, judge=judge, return_state=True))
+    for line in counts.get("no_key", ()):
+        say(line)
     if counts.get("unreadable"):
         say(
             f"{counts['unreadable']} sweep manifest(s) cannot be read; `dyno load --rebuild` names them"
@@ -84,6 +86,8 @@ def regrade(sweep: str | None) -> None:
     text = ", ".join(f"{counts[name]} {name}" for name in order if counts.get(name))
     if counts.get("no_task"):
         text += f"{', ' if text else ''}{counts['no_task']} left out: no task"
+    if counts.get("unjudged"):
+        text += f"{', ' if text else ''}{counts['unjudged']} left to judge"
     say(f"{text or 'nothing to grade'} in {counts['sweeps']} sweep(s)")
     say(f"{counts.get('new', 0)} new grades, {counts.get('unchanged', 0)} as they stood")
     for line in counts.get("agreement", ()):
@@ -227,6 +231,7 @@ def _anything_left(made: Plan) -> bool:
 
 def _finish_quietly(made: Plan) -> dict[str, Any]:
     """A sweep of which every attempt is done: grade what is not graded, load; no Prefect is needed."""
+    from tasks.grade.judging import own_host
     from tasks.grading import grade_cell
     from tasks.load import load
 
@@ -234,9 +239,10 @@ def _finish_quietly(made: Plan) -> dict[str, Any]:
     say(f"all {len(made.by_key)} attempts are done already; nothing is run")
     made.manifest["finished_at"] = time.time()
     made.write(evidence)
-    for cell in made.cells:
-        if cell.refused is None:
-            grade_cell(made, cell.cell, evidence)
+    with own_host() as host:
+        for cell in made.cells:
+            if cell.refused is None:
+                grade_cell(made, cell.cell, evidence, host=host)
     load()
     planned = len(made.by_key)
     return {"sweep_id": made.sweep_id, "planned": planned, "done": planned}

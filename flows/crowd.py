@@ -70,10 +70,15 @@ def _cost(bundle: Bundle) -> float | None:
 
 
 @task(name="grade", task_run_name="grade {label}")
-def grade(sweep_id: str, cell: int, label: str) -> dict[str, int]:
-    """Grade what one cell's finished attempts left; pure over evidence."""
+def grade(sweep_id: str, cell: int, label: str, judging: bool = True) -> dict[str, int]:
+    """Grade what one cell's finished attempts left; pure over evidence, but for what a model judges.
+
+    Args:
+        judging: False leaves what a model has to judge.
+    """
     evidence = Evidence(evidence_root())
-    return dict(grade_cell(plan_of(sweep_id, evidence), cell, evidence))
+    host = (lambda: workshop().processes.host()) if judging else None
+    return dict(grade_cell(plan_of(sweep_id, evidence), cell, evidence, host=host))
 
 
 class Crowd:
@@ -214,10 +219,10 @@ class Crowd:
         if self.left[cell] == 0:
             self._grade(cell)
 
-    def _grade(self, cell: int) -> None:
+    def _grade(self, cell: int, judging: bool = True) -> None:
         label = self.plan.cells[cell].label
         try:
-            counts = grade(self.plan.sweep_id, cell, label)
+            counts = grade(self.plan.sweep_id, cell, label, judging)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -230,6 +235,8 @@ class Crowd:
                 f"! {label}: {counts['corrupt']} bundle(s) cannot be read and count as not graded; `dyno "
                 "load` names them; delete an attempt's folder to have it run again"
             )
+        if counts.get("unjudged"):
+            self.display.say(f"! {label}: {counts['unjudged']} attempt(s) are left to judge")
         self.display.graded(cell, counts.get("solved", 0), graded)
 
     def _stop(self, error: BaseException) -> None:
@@ -245,6 +252,6 @@ class Crowd:
                 continue
         for cell in self.plan.cells:
             if cell.refused is None and self.left[cell.cell] > 0:
-                self._grade(cell.cell)
+                self._grade(cell.cell, judging=False)  # who stops a sweep waits for no model
         reason = error.reason if isinstance(error, Stopped) else "the sweep was stopped"
         raise Stopped(reason) from error

@@ -30,9 +30,9 @@ USAGE = {
 
 
 class Mark:
-    """Which try the rows are of; makes one row from a call and its answer."""
+    """Which try (None: a judge's record) the rows are of; makes one row from a call and its answer."""
 
-    def __init__(self, key: str, number: int, bundle_hash: str | None) -> None:
+    def __init__(self, key: str, number: int | None, bundle_hash: str | None) -> None:
         self.key = key
         self.number = number
         self.bundle_hash = bundle_hash
@@ -71,6 +71,7 @@ class Mark:
         usage = answer.get("usage") or {}
         return {
             **self._common(request, "request"),
+            "judge": None,
             "wire": text(request.get("wire")),
             "stream": truth(request.get("stream")),
             "model": text(request.get("model")),

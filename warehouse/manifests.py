@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from warehouse.calls import Mark
 from warehouse.rows import CONFIGURATION, Rows, cell_id, configuration_id
 
 FORMAT = 1
@@ -132,11 +134,14 @@ def suite_rows(folder: Path) -> Rows:
 
 
 def grade_rows(path: Path) -> Rows:
-    """Rows of `grades` and `checks` from one grade file."""
+    """Rows of `grades` and `checks` from one grade file, and of `model_calls` if a model was its judge.
+
+    A judge's record is read with the grade that names it, so that what it cost is in once.
+    """
     with _named(path):
         grade = _object(path, path.read_bytes())
         key, name = path.parent.parent.name, path.name
-        error = grade.get("error") or {}
+        error, judge = grade.get("error") or {}, grade.get("judge") or {}
         if grade["solved"] not in (True, False, None) or not isinstance(grade["bundle_hash"], str):
             raise Unreadable(path, f"`solved` is {grade['solved']!r}: neither true, false nor null")
         return {
@@ -153,8 +158,12 @@ def grade_rows(path: Path) -> Rows:
                     "score": _number(grade.get("score")),
                     "error_type": _text(error.get("type")) or ("unnamed" if error else None),
                     "error_message": _text(error.get("message")),
+                    "judge_model": _text(judge.get("model")),
+                    "judge_calls": judge.get("model_calls"),
+                    "judge_cost": _number(judge.get("cost")),
                 }
             ],
+            "model_calls": _judges_calls(path, judge, grade["bundle_hash"]),
             "checks": [
                 {
                     "attempt_key": key,
@@ -221,6 +230,28 @@ def _configuration(cell: dict[str, Any]) -> dict[str, Any]:
         "configuration_id": configuration_id(cell),
         **{name: cell.get(name) for name in CONFIGURATION},
     }
+
+
+def _judges_calls(path: Path, judge: dict[str, Any], bundle_hash: str) -> list[dict[str, Any]]:
+    """Rows of `model_calls` from the record that a grade names; none where it names none."""
+    record = judge.get("record")
+    if record is None:
+        return []
+    if not re.fullmatch(r"judge-[1-9][0-9]*", str(record)):
+        raise Unreadable(path, f"names {record!r} as the record of its judge")
+    journal = path.parent.parent / record / "model.jsonl"
+    data = journal.read_bytes()
+    if hashlib.sha256(data).hexdigest() != judge["sha256"]:
+        raise Unreadable(journal, "its hash is not the one in the grade")
+    mark = Mark(path.parent.parent.name, None, bundle_hash)
+    rows = [json.loads(line) for line in data.splitlines() if line]
+    answers = {row["call"]: row for row in rows if row["event"] == "response"}
+    number = int(record.removeprefix("judge-"))
+    return [
+        {**mark.model_call(row, answers.get(row["seq"])), "judge": number}
+        for row in rows
+        if row["event"] == "request"
+    ]
 
 
 def _task(suite_digest: str, position: int, task: dict[str, Any]) -> dict[str, Any]:

@@ -168,7 +168,7 @@ create table tries (
     cache_write bigint,              -- as input_uncached
     output bigint,                   -- as input_uncached; holds reasoning
     reasoning bigint,                -- as input_uncached
-    cost double,                     -- US dollars of all model calls, of user and judge too; NULL if any has none
+    cost double,                     -- US dollars of the try's model calls, of the user too; NULL if any has none
     unmeasured_calls bigint,         -- model calls without a cost
     agent_cost double,               -- US dollars of the agent's model calls; NULL if any has none
     user_model_calls bigint,         -- model calls by the simulated user; NULL: not known
@@ -221,9 +221,10 @@ create table tool_calls (
 -- One model call a row, as the gateway saw it.
 create table model_calls (
     attempt_key varchar,             -- the attempt
-    try bigint,                      -- the try
+    try bigint,                      -- the try; NULL: a judge was asked, which is no part of a try
+    judge bigint,                    -- number of the judge's record; NULL: the agent's or the user's call
     seq bigint,                      -- place in the one order of the try's tool and model rows
-    bundle_hash varchar,             -- the bundle; NULL: interrupted
+    bundle_hash varchar,             -- the bundle, or the one that is judged; NULL: interrupted
     turn bigint,                     -- turn of the conversation; 0 without one
     requestor varchar,               -- agent, user or judge
     called_at timestamp,             -- when it came in
@@ -275,7 +276,10 @@ create table grades (
     solved boolean,                  -- the verdict; NULL: the grader could not judge
     score double,                    -- between 0 and 1
     error_type varchar,              -- why the grader could not judge
-    error_message varchar            -- the same in words
+    error_message varchar,           -- the same in words
+    judge_model varchar,             -- the model that judged a part, as it names itself; NULL: none was asked
+    judge_calls bigint,              -- calls of that model; NULL: none was asked
+    judge_cost double                -- US dollars of them; NULL: none, or not measured or not priced
 );
 
 -- One check of a grade a row.

@@ -28,7 +28,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "tries": ("attempt_key", "try"),
     "published": ("attempt_key",),
     "tool_calls": ("attempt_key", "try", "seq"),
-    "model_calls": ("attempt_key", "try", "seq"),
+    "model_calls": ("attempt_key", "try", "judge", "seq"),
     "messages": ("attempt_key", "try", "seq"),
     "grades": ("attempt_key", "grade_file"),
     "checks": ("attempt_key", "grade_file", "position"),

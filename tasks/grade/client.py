@@ -26,11 +26,13 @@ from typing import IO, Any
 from suites.errors import InputError
 from suites.home import PROJECT, dyno_home
 from tasks.grade.graders import grader
-from tasks.grade.jobs import Job, grader_error
+from tasks.grade.jobs import Job, Verdict, grader_error
 from warehouse.evidence import CorruptBundle, Evidence
 
 JOB_SECONDS = 30.0
 """Longest one grade may take; BFCL's takes well under a millisecond."""
+JUDGED_SECONDS = 120.0
+"""The same where a model judges, which may have to wait for a rate limit."""
 GRACE_SECONDS = 5.0
 """How much later the parent stops waiting, should the worker's own timer fail."""
 TOO_LONG = "the grader took longer than"
@@ -103,7 +105,9 @@ class Grading:
         worker = self._fitting(batch[0].dataset)
         used = worker.answered > 0
         try:
-            answers, reason = worker.ask(batch, self._seconds)
+            judged = any(job.judge for job in batch)
+            seconds = max(self._seconds, JUDGED_SECONDS) if judged else self._seconds
+            answers, reason = worker.ask(batch, seconds)
         except (
             BaseException
         ):  # Ctrl-C: the answer will come, and must not be taken for the next one's
@@ -116,14 +120,7 @@ class Grading:
             return [answer for job in batch for answer in self._ask([job])]
         if used and not reason.startswith(TOO_LONG):
             return self._ask(batch)  # what an earlier job left behind must not cost this one
-        died = grader_error("grader_died", reason)
-        return [
-            {
-                "grader_version": _version(batch[0]),
-                "bundle_hash": _bundle_hash(batch[0]),
-                **died.as_json(),
-            }
-        ]
+        return [_unanswered(batch[0], grader_error("grader_died", reason))]
 
     def _fitting(self, dataset: str) -> _Worker:
         """The worker, another if this one is dead or holds another version of a package."""
@@ -205,6 +202,19 @@ class _Worker:
                     pipe.close()
                 except OSError:
                     pass
+
+
+def refused(job: Job, kind: str, message: str) -> dict[str, Any]:
+    """The grade of a job that no grader could be asked: a grader_error."""
+    return _grade(job, _unanswered(job, grader_error(kind, message)))
+
+
+def _unanswered(job: Job, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "grader_version": _version(job),
+        "bundle_hash": _bundle_hash(job),
+        **verdict.as_json(),
+    }
 
 
 def _grade(job: Job, answer: dict[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Job:
         rows: `{"bridge": […], "model": […], "conversation": […], "stdout": text, "ending": "clean"}`, for
             oracles and tests.
         judge: a line to the model that judges, where the grader needs one: `model_url` (up to `/v1`),
-            `token`, `model`; None where none is configured.
+            `token`, `model` (before the line is opened: that alone); None where none is configured.
     """
 
     id: str

@@ -87,6 +87,14 @@ def validate_spec(spec: dict[str, Any], tools: Mapping[str, str] | None = None) 
             )
 
 
+def needs_judge(spec: dict[str, Any]) -> bool:
+    """True where upstream asks a model: the reward rests on assertions in natural language."""
+    criteria = criteria_of(spec)
+    return "NL_ASSERTION" in criteria.get("reward_basis", ()) and bool(
+        criteria.get("nl_assertions")
+    )
+
+
 def grade(job: Job, recorded: Recorded) -> Verdict:
     """Judge one try."""
     try:
@@ -117,7 +125,7 @@ def grade(job: Job, recorded: Recorded) -> Verdict:
         return grader_error(
             "judge_missing",
             f"task {job.spec['task']['id']} is judged by natural-language assertions, which needs a"
-            " judge model: name one as `judge` in the sweep",
+            " judge model: write `judge: MODEL` in the sweep, or name one now: dyno regrade --judge MODEL",
         )
 
 

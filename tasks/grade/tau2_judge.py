@@ -12,8 +12,8 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-SECONDS = 25.0
-"""Longest answer; shorter than a grade may take, so that the reason is known."""
+SECONDS = 100.0
+"""Longest answer; shorter than a judged grade may take, so that the reason is known."""
 REASON_BYTES = 500
 
 

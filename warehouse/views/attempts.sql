@@ -8,7 +8,11 @@ planned_attempts as (
         task_id,
         repeat,
         min(seed) as seed,
-        max(spec_hash) as spec_hash,
+        -- a sweep's judge is a part of what is asked: the newest sweep's, or the one that is looked at
+        coalesce(
+            max(spec_hash) filter (where sweep_id = getvariable('sweep_id')),
+            arg_max(spec_hash, sweep_id)
+        ) as spec_hash,
         list(distinct sweep_id order by sweep_id) as sweep_ids
     from planned
     group by cell_id, attempt_key, task_id, repeat
@@ -66,13 +70,37 @@ told_tries as (
     ) = 1
 ),
 
+-- what judges were paid, whether or not their grade counts
+judgements as (
+    select
+        attempt_key,
+        case
+            when count(judge_cost) = count(*) then sum(judge_cost::decimal(38, 12))
+        end as judges_spend
+    from grades
+    where judge_calls > 0
+    group by attempt_key
+),
+
 all_tries as (
     select
         attempt_key,
         count(*) as tries,
-        case when count(cost) = count(*) then sum(cost::decimal(38, 12))::double end as spend
+        case when count(cost) = count(*) then sum(cost::decimal(38, 12)) end as tries_spend
     from tries
     group by attempt_key
+),
+
+spent as (
+    select
+        all_tries.attempt_key,
+        tries,
+        case
+            when judgements.attempt_key is null then tries_spend
+            else tries_spend + judges_spend
+        end::double as spend
+    from all_tries
+    left join judgements using (attempt_key)
 ),
 
 joined as (
@@ -90,8 +118,8 @@ joined as (
         coalesce(refused_cells.refused, false) as refused,
         published.try is not null as done,
         coalesce(told_tries.counts, false) as counts,
-        coalesce(all_tries.tries, 0) as tries,
-        all_tries.spend,
+        coalesce(spent.tries, 0) as tries,
+        spent.spend,
         told_tries.* exclude (
             cell_id, attempt_key, configuration_id, benchmark, suite, suite_version, suite_digest, task_id,
             category, difficulty, repeat, harness, harness_version, mode, model, user_model,
@@ -106,7 +134,7 @@ joined as (
        and tasks.task_id = asked_by_sweep.task_id
     left join published using (attempt_key)
     left join told_tries using (attempt_key)
-    left join all_tries using (attempt_key)
+    left join spent using (attempt_key)
 ),
 
 graded as (
@@ -117,7 +145,10 @@ graded as (
         current_grade.solved,
         current_grade.score,
         current_grade.error_type as grade_error_type,
-        current_grade.error_message as grade_error_message
+        current_grade.error_message as grade_error_message,
+        current_grade.judge_model,
+        current_grade.judge_calls,
+        current_grade.judge_cost
     from joined
     left join current_grade
         on current_grade.attempt_key = joined.attempt_key
@@ -212,7 +243,7 @@ select
     cache_write,
     output,
     reasoning,
-    cost,
+    case when coalesce(judge_calls, 0) > 0 then cost + judge_cost else cost end as cost,
     spend,
     agent_cost,
     user_model_calls,
@@ -224,6 +255,9 @@ select
     user_cost,
     user_tool_calls,
     user_tool_errors,
+    judge_model,
+    judge_calls,
+    judge_cost,
     reported_cost,
     reported_user_cost,
 

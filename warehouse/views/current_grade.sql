@@ -27,6 +27,9 @@ select
     score,
     error_type,
     error_message,
+    judge_model,
+    judge_calls,
+    judge_cost,
 
     graded_at
 from grades_of_them

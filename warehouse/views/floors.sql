@@ -44,6 +44,7 @@ select
 
     avg(c / n) as floor,
     count(*) as tasks,
+    list(task_id order by task_id) as task_ids,
     sum(n)::bigint as n
 from its_tasks
 group by grouping sets (

@@ -1,16 +1,25 @@
 -- The floor with the same user, else with the scripted one: who does nothing does not answer its user.
+-- It must rest on all tasks that the score rests on: what three tasks ask says nothing of fifty.
 with
 
 beside as (
-    select distinct
+    select
         cell_id,
-        suite_digest,
-        benchmark,
+        any_value(suite_digest) as suite_digest,
+        any_value(benchmark) as benchmark,
         grader,
-        user_model,
-        origin,
-        unnest([category, null]) as category
+        any_value(user_model) as user_model,
+        any_value(origin) as origin,
+        category,
+        coalesce(
+            list(distinct task_id) filter (
+                where is_result
+                  and (origin is distinct from 'imported' or not starts_with(task_id, 'unmapped-'))
+            ),
+            []
+        ) as task_ids
     from results
+    group by grouping sets ((cell_id, grader, category), (cell_id, grader))
 )
 
 select
@@ -29,6 +38,7 @@ from beside
 inner join floors
     on floors.suite_digest = beside.suite_digest
    and floors.category is not distinct from beside.category
+   and list_has_all(floors.task_ids, beside.task_ids)
    and (
         floors.grader = beside.grader
         -- what was published is of the benchmark's own grader

@@ -3,7 +3,8 @@ with
 
 reported as (
     select
-        attempts.*,
+        attempts.* exclude (cost),
+        tries.cost,  -- a harness knows nothing of judges
         tries.reported_input_uncached,
         tries.reported_cache_read,
         tries.reported_cache_write,
