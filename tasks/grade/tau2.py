@@ -21,6 +21,7 @@ from typing import Any
 
 from bridges import tau2_package
 from bridges.tau2_package import PACKAGE, NoJudge
+from bridges.texts import fit
 from suites.errors import InputError
 from tasks.convert.fetch import package_folder
 from tasks.grade.jobs import Check, Job, Verdict, grader_error
@@ -38,6 +39,9 @@ STOPS = ("agent_stop", "user_stop")
 """Endings after which upstream looks at the work."""
 NEITHER = "agent_error"
 """What an ending is called to an upstream that has no word for it: any that is not a stop scores 0."""
+FRAMES = 10_000
+"""How deep this process may recurse: upstream copies messages, and arguments that a world could take in
+(some 800 levels) take many times as many frames to copy."""
 
 
 def version(dataset: str) -> str:
@@ -159,6 +163,7 @@ class Evaluator:
     """
 
     def __init__(self, folder: Path) -> None:
+        sys.setrecursionlimit(max(FRAMES, sys.getrecursionlimit()))
         self._tau2 = tau2_package.load(folder)
         evaluation = self._tau2.module("evaluator.evaluator")
         simulation = self._tau2.module("data_model.simulation")
@@ -286,8 +291,12 @@ def _check_judgement(spec: dict[str, Any], reward: Any) -> None:
 
 
 def _watch_replay(environment: Any) -> None:
-    """Tell what goes wrong while the recorded trajectory replays from every other mistake."""
-    set_state = environment.set_state
+    """Tell what goes wrong while the recorded trajectory replays from every other mistake.
+
+    What the replay answers is bounded as what the agent was given was: an agent could have left any
+    attempt ungraded by a call whose result is too long to be kept whole, or holds what no wire carries.
+    """
+    set_state, get_response = environment.set_state, environment.get_response
 
     def watched(*arguments: Any, **named: Any) -> Any:
         try:
@@ -295,7 +304,12 @@ def _watch_replay(environment: Any) -> None:
         except Exception as error:
             raise ReplayMismatch(f"the trajectory does not replay: {error}") from error
 
-    environment.set_state = watched
+    def bounded(call: Any) -> Any:
+        response = get_response(call)
+        response.content = fit(response.content)[0]
+        return response
+
+    environment.set_state, environment.get_response = watched, bounded
 
 
 def _watch_assertions(environment: Any) -> None:

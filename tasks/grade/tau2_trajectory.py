@@ -3,7 +3,8 @@
 Upstream keeps one list of messages; dyno keeps what was said (`conversation.jsonl`) and what was called
 (`bridge.jsonl`) under one counter. Each call that the world answered becomes a message with that one
 call and the result after it, where the call stands: the world carries calls out in the order of their
-rows, so they replay in it. Ids are `call-<seq>`; who called is kept.
+rows, so they replay in it. Ids are `call-<seq>`; who called is kept. A result is the text that the agent
+was given, bounded and fit for every wire; the replay's are made so too before they are compared.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bridges.texts import fit
 from tasks.grade.calls import EvidenceHole
 from tasks.grade.recorded import Recorded
 
@@ -61,7 +63,7 @@ def messages_of(
         history: the task's `message_history`, which then stands for the opening messages.
 
     Raises:
-        EvidenceHole: a call has no result row, or its result was not kept whole.
+        EvidenceHole: a call has no result row.
     """
     results = {row["call"]: row for row in recorded.bridge if row["event"] == "result"}
     messages: list[Any] = list(history or ())
@@ -83,8 +85,7 @@ def _called(row: Row, result: Row | None) -> list[dict[str, Any]]:
     arguments = _arguments(row.get("arguments"))
     if result["status"] not in ANSWERED or arguments is None:
         return []
-    if result.get("cut"):
-        raise EvidenceHole(f"the result of {where} was not kept whole; a replay cannot be compared")
+    text = result.get("text") or ""
     requestor = "user" if row.get("requestor") == "user" else "assistant"
     call = {
         "id": f"call-{row['seq']}",
@@ -95,7 +96,7 @@ def _called(row: Row, result: Row | None) -> list[dict[str, Any]]:
     answer = {
         "id": call["id"],
         "role": "tool",
-        "content": result.get("text") or "",
+        "content": text if result.get("cut") else fit(text)[0],
         "requestor": requestor,
         "error": result["status"] == "tool_error",
         "timestamp": None,

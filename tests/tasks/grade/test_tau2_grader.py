@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bridges.texts import fit
 from suites.errors import InputError
 from tasks.convert.fetch import Package
 from tasks.convert.tau2_asking import Upstream
@@ -236,8 +237,6 @@ def spoilt(airline: dict[str, Any], change: str) -> Job:
         calls[0]["arguments"] = '{"user_id": "nobody"}'
     elif change == "no result":
         bridge.remove(results[calls[-1]["seq"]])
-    elif change == "cut":
-        results[calls[-1]["seq"]]["cut"] = 7
     return job
 
 
@@ -248,7 +247,6 @@ def spoilt(airline: dict[str, Any], change: str) -> Job:
         ("reordered", "replay_mismatch"),
         ("other arguments", "replay_mismatch"),
         ("no result", "evidence_hole"),
-        ("cut", "evidence_hole"),
     ],
 )
 def test_evidence_that_cannot_be_right_is_no_failure_of_the_agents(
@@ -278,6 +276,26 @@ def test_unknown_tools_and_wrong_arguments_replay_to_upstreams_errors(
     rows = greeting("airline").says("user", "Hello.")
     rows.calls("made_up", {"a": 1}, "Error: Tool 'made_up' not found.", status="tool_error")
     rows.bridge[0]["native"] = None
+    grade = grading.grade(rows.ends().job(airline["0"]))
+    assert grade["error"] is None
+    assert grade["solved"] is True
+
+
+@pytest.mark.parametrize(
+    ("user", "depth"),
+    [("\ud800", 0), ("x" * 900_000, 0), ("x", 700)],
+    ids=["a lone surrogate", "a result that is cut", "deep"],
+)
+def test_no_argument_of_the_agents_leaves_it_ungraded(
+    airline: dict[str, Any], grading: Grading, user: str, depth: int
+) -> None:
+    value: Any = user
+    for _ in range(depth):
+        value = [value]
+    rows = greeting("airline").says("user", "Hello.")
+    said = "unhashable type: 'list'" if depth else f"User {user} not found"
+    text, cut = fit(f"Error: {said}")
+    rows.calls("get_user_details", {"user_id": value}, text, status="tool_error", cut=cut)
     grade = grading.grade(rows.ends().job(airline["0"]))
     assert grade["error"] is None
     assert grade["solved"] is True
