@@ -28,15 +28,17 @@ from bridges.metering import NOTHING, Usage, cost_of
 from bridges.ratelimits import Slot, WaitClock, asks_to_come_back, pause_before_retry
 from bridges.upstreams import NOT_REACHED, Failure, FailureClass, Upstream, failure_class
 from bridges.wires import Prepared, Said
+from bridges.wires.streams import Opening
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 T = TypeVar("T")
 
-_DROPPED_FROM_REQUEST = {
+_KEYS = {b"authorization", b"x-api-key", b"api-key"}
+_DROPPED_FROM_REQUEST = _KEYS | {
     b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"te",
     b"trailer", b"upgrade", b"proxy-authorization", b"proxy-connection", b"expect",
-    b"accept-encoding", b"authorization", b"x-api-key", b"api-key", b"cookie",
+    b"accept-encoding", b"cookie",
 }  # fmt: skip
 _DROPPED_FROM_REPLY = {
     "content-length", "content-encoding", "transfer-encoding", "connection", "keep-alive",
@@ -72,6 +74,7 @@ class Call:
         self._prepared: Prepared = upstream.wire.prepare(body, upstream.model, upstream.parameters)
         self._began = time.monotonic()
         self._first_byte: float | None = None
+        self._deadline: float | None = None
         self._queued = 0.0
         self._statuses: list[int] = []
         self._tries = 0
@@ -98,7 +101,7 @@ class Call:
     def journal_request(self) -> None:
         """Write the request's row; before anything else happens to it."""
         edits = list(self._prepared.edits)
-        if self._up.key is not None or any(k.lower() == b"authorization" for k, _ in self._headers):
+        if self._up.key is not None or any(k.lower() in _KEYS for k, _ in self._headers):
             edits.append("authorization")
         self._seq = self._journal.append(
             "model",
@@ -154,7 +157,6 @@ class Call:
     async def _exchange(self, send: Send, query: bytes) -> None:
         url = self._up.url + (f"?{query.decode('latin-1')}" if query else "")
         headers = self._upstream_headers()
-        deadline: float | None = None
         while True:
             slot = await self._turn()
             try:
@@ -168,24 +170,34 @@ class Call:
                     allow_redirects=False,
                 ) as reply:
                     self._statuses.append(reply.status)
+                    pause = self._pause(reply)
                     if not asks_to_come_back(reply.status, reply.headers):
-                        await self._pass_on(send, reply)
-                        return
-                    shed = await reply.read()
+                        if await self._pass_on(send, reply, may_shed=pause is not None):
+                            return
+                    else:
+                        shed = await reply.read()
+                        if pause is None or self._up.wire.is_final(shed):
+                            self.sent = False
+                            if slot:
+                                slot.tokens = 0
+                            await self._pass_whole(send, reply, shed)
+                            return
                     self.sent = False
                     if slot:
                         slot.tokens = 0
-                    pause = pause_before_retry(self._tries, reply.headers)
-                    now = time.monotonic()
-                    deadline = deadline or now + self._up.patience
-                    if now + pause > deadline or self._up.wire.is_final(shed):
-                        await self._pass_whole(send, reply, shed)
-                        return
             finally:
                 if slot:
                     slot.tokens = self.usage.total if self.usage and self._recorded else slot.tokens
                     slot.release()
+            assert pause is not None
             await self._wait(asyncio.sleep(pause))
+
+    def _pause(self, reply: aiohttp.ClientResponse) -> float | None:
+        """Seconds to wait should this reply ask to come back; None once patience is at its end."""
+        now = time.monotonic()
+        self._deadline = self._deadline or now + self._up.patience
+        pause = pause_before_retry(self._tries, reply.headers)
+        return None if now + pause > self._deadline else pause
 
     async def _turn(self) -> Slot | None:
         limiter = self._up.limiter
@@ -215,20 +227,32 @@ class Call:
             headers += self._up.wire.authorise(self._up.key).items()
         return headers
 
-    async def _pass_on(self, send: Send, reply: aiohttp.ClientResponse) -> None:
+    async def _pass_on(
+        self, send: Send, reply: aiohttp.ClientResponse, *, may_shed: bool = False
+    ) -> bool:
+        """Pass a reply on; False where it was a stream that only asked to come back, and nothing was."""
         if reply.status < 300 and reply.content_type == "text/event-stream":
-            await self._pass_stream(send, reply)
-        elif reply.status < 300:
+            return await self._pass_stream(send, reply, may_shed)
+        if reply.status < 300:
             await self._pass_when_whole(send, reply)
         else:
             await self._pass_whole(send, reply, await reply.read())
+        return True
 
-    async def _pass_stream(self, send: Send, reply: aiohttp.ClientResponse) -> None:
+    async def _pass_stream(self, send: Send, reply: aiohttp.ClientResponse, may_shed: bool) -> bool:
         reader = self._up.wire.reader(self._prepared.strip_usage)
-        await self._start(send, reply)
+        opening = Opening(self._up.wire, may_shed)
         try:
-            async for chunk in reply.content.iter_any():
+            async for came in reply.content.iter_any():
                 self._first_byte = self._first_byte or time.monotonic()
+                chunk = opening.feed(came)
+                if opening.shed:
+                    self._first_byte = None
+                    self._statuses[-1] = opening.shed
+                    return False
+                if not chunk:
+                    continue
+                await self._start(send, reply)
                 out = reader.feed(chunk)
                 if out:
                     self._passed.append(out)
@@ -237,16 +261,24 @@ class Call:
                 if out:
                     await send({"type": "http.response.body", "body": out, "more_body": True})
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            said = reader.said()
             broken = f"the stream broke: {_reason(error)}"
             self._blame("upstream_error", broken)
+            await self._start(send, reply)
+            out = reader.feed(opening.finish())
+            if out:
+                self._passed.append(out)
+            said = reader.said()
             self._record(reply.status, Said(said.usage, said.tool_calls, broken, complete=False))
-            return  # without an end: the server closes the line, as the upstream did
-        out = reader.finish()
+            if out:
+                await send({"type": "http.response.body", "body": out, "more_body": True})
+            return True  # without an end: the server closes the line, as the upstream did
+        await self._start(send, reply)
+        out = reader.feed(opening.finish()) + reader.finish()
         if out:
             self._passed.append(out)
         self._record(reply.status, reader.said())
         await send({"type": "http.response.body", "body": out, "more_body": False})
+        return True
 
     async def _pass_when_whole(self, send: Send, reply: aiohttp.ClientResponse) -> None:
         body = bytearray()

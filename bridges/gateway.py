@@ -31,11 +31,13 @@ from bridges.scripted_upstream import ScriptedUpstream
 from bridges.upstreams import Upstream
 from bridges.wires import Wire
 from bridges.wires.chat import Chat
+from bridges.wires.messages import Messages
+from bridges.wires.responses import Responses
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-WIRES: dict[str, Wire] = {Chat.name: Chat()}
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (Chat(), Responses(), Messages())}
 
 PATIENCE = 600.0
 """Seconds for which one shed call (429, 529) is repeated before the harness is told."""
@@ -156,16 +158,16 @@ class Gateway:
         line = self._lines.get(token)
         if line is None:
             message = "no attempt is open at this address"
-            return await _reply(send, 404, WIRES["chat"].error(404, message, "not_found"))
+            spoken = next((w for w in WIRES.values() if path == f"v1/{w.path}"), WIRES["chat"])
+            return await _reply(send, 404, spoken.error(404, message, "not_found"))
         line.touch()
         wire, method = line.upstream.wire, scope["method"]
         if path == f"v1/{wire.path}" and method == "POST":
             return await self._model_call(line, scope, receive, send)
-        model = {"id": line.upstream.model, "object": "model", "created": 0, "owned_by": "dyno"}
         if path == "v1/models" and method == "GET":
-            return await _reply(send, 200, {"object": "list", "data": [model]})
+            return await _reply(send, 200, wire.cards(line.upstream.model))
         if path == f"v1/models/{line.upstream.model}" and method == "GET":
-            return await _reply(send, 200, model)
+            return await _reply(send, 200, wire.card(line.upstream.model))
         served = f"POST /v1/{wire.path} and GET /v1/models"
         message = f"{method} /{path} is not served here; served are {served}"
         return await _reply(send, 404, wire.error(404, message, "not_found"))

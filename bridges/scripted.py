@@ -26,14 +26,20 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from bridges import scripted_chat
+from bridges import scripted_chat, scripted_messages, scripted_responses
 from bridges.answering import Answering
+from bridges.metering import NOTHING, Usage
 from bridges.scripted_behaviours import Asked, Script, Step, fault, next_step, planned_calls
 from bridges.scripted_playbook import Playbook
 from bridges.scripted_talk import next_in_conversation
+from bridges.scripted_wire import ScriptedWire, counted, wants_stream
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+WIRES: dict[str, ScriptedWire] = {
+    f"v1/{wire.PATH}": wire for wire in (scripted_chat, scripted_responses, scripted_messages)
+}
 
 _JSON = {"content-type": "application/json"}
 _EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
@@ -45,15 +51,16 @@ class Player:
     def __init__(self, script: Mapping[str, Any]) -> None:
         self.script = Script.of(script)
         self.model = str(script.get("model") or self.script.behaviour)
-        self.ledger = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0}
+        self.requests = 0
+        self.used = NOTHING
         is_playbook = self.script.behaviour == "playbook"
         self._playbook = Playbook(self.script.settings) if is_playbook else None
         self._calls = planned_calls(self.script)
 
     def step(self, asked: Asked) -> Step:
         """What to answer to the next request."""
-        self.ledger["requests"] += 1
-        broken = fault(self.script, self.ledger["requests"])
+        self.requests += 1
+        broken = fault(self.script, self.requests)
         if broken:
             return broken
         if self._playbook:
@@ -62,10 +69,14 @@ class Player:
             return next_in_conversation(self.script, self._calls, asked)
         return next_step(self.script, self._calls, asked)
 
-    def count(self, usage: Mapping[str, Any]) -> None:
+    def count(self, usage: Usage) -> None:
         """Enter a response's usage in the ledger."""
-        self.ledger["prompt_tokens"] += usage["prompt_tokens"]
-        self.ledger["completion_tokens"] += usage["completion_tokens"]
+        self.used = self.used + usage
+
+    @property
+    def ledger(self) -> dict[str, int]:
+        """This model's own count: `requests`, and tokens by kind."""
+        return {"requests": self.requests, **self.used.as_dict()}
 
 
 class ScriptedModels:
@@ -79,20 +90,21 @@ class ScriptedModels:
         self._players[token] = Player(script)
 
     async def close(self, token: str) -> dict[str, int]:
-        """Forget an attempt; returns requests, prompt_tokens and completion_tokens."""
+        """Forget an attempt; returns its ledger."""
         return self._players.pop(token).ledger
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request."""
         _, _, token, path = [*scope["path"].split("/", 3), "", "", ""][:4]
         player = self._players.get(token)
-        if player is None or path != f"v1/{scripted_chat.PATH}" or scope["method"] != "POST":
+        wire = WIRES.get(path)
+        if player is None or wire is None or scope["method"] != "POST":
             return await _send(send, 404, _JSON, b'{"error":{"message":"no such scripted model"}}')
         try:
             request = json.loads(await _body(receive))
-            asked = scripted_chat.asked_of(request)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            message = {"error": {"message": f"the request cannot be read: {error}"}}
+            asked = wire.asked_of(request)
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            message = wire.error(400, f"the request cannot be read: {error}")
             return await _send(send, 400, _JSON, json.dumps(message).encode())
         step = player.step(asked)
         pause = step.delay_seconds + player.script.settings.get("delay_seconds", 0)
@@ -101,24 +113,28 @@ class ScriptedModels:
         if step.hang:
             return await _until_gone(receive)
         if step.body is not None or step.status != 200:
-            return await _send_raw(send, step)
-        return await _respond(send, player, request, asked, step)
+            return await _send_raw(send, wire, step)
+        return await _respond(send, wire, player, request, asked, step)
 
 
 async def _respond(
-    send: Send, player: Player, request: dict[str, Any], asked: Asked, step: Step
+    send: Send,
+    wire: ScriptedWire,
+    player: Player,
+    request: dict[str, Any],
+    asked: Asked,
+    step: Step,
 ) -> None:
-    usage = scripted_chat.usage_of(request, step)
+    usage = counted(wire.read_parts(request), step, player.script.settings)
     identity = f"{player.script.seed}/{asked.made}/{asked.assistants}"
     player.count(usage)
-    if not scripted_chat.wants_stream(request):
-        body = json.dumps(scripted_chat.whole(player.model, identity, step, usage)).encode()
+    if not wants_stream(request):
+        body = json.dumps(wire.whole(request, player.model, identity, step, usage)).encode()
         return await _send(
             send, 200, _JSON | step.headers, body, cut=step.cut_stream_after is not None
         )
     await _start(send, 200, _EVENTS | step.headers)
-    wants_usage = scripted_chat.wants_usage(request)
-    stream = scripted_chat.events(player.model, identity, step, usage, wants_usage)
+    stream = wire.events(request, player.model, identity, step, usage)
     for number, event in enumerate(stream):
         if number == step.cut_stream_after:
             return None  # without an end: the server drops the connection
@@ -128,8 +144,10 @@ async def _respond(
     return await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _send_raw(send: Send, step: Step) -> None:
-    body = step.body if step.body is not None else {"error": {"message": f"status {step.status}"}}
+async def _send_raw(send: Send, wire: ScriptedWire, step: Step) -> None:
+    body = step.body
+    if body is None:
+        body = wire.error(step.status, step.text or f"status {step.status}")
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     await _send(
         send, step.status, _JSON | step.headers, data, cut=step.cut_stream_after is not None

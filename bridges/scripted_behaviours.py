@@ -41,6 +41,7 @@ class Step:
     calls: tuple[ToolCall, ...] = ()
     text: str | None = None
     status: int = 200
+    """Other than 200: an error, in the wire's own form, with `text` for a message."""
     body: Any = None
     """Sent as it stands instead of a response: text, or JSON."""
     headers: dict[str, str] = field(default_factory=dict)
@@ -130,12 +131,16 @@ class Script:
         return Random(f"{self.seed}/{purpose}")
 
 
+_EVERYONES = {"delay_seconds", "cache_read", "cache_write", "reasoning"}
+"""`cache_read` and `cache_write` are shares of the input that usage tells as such, `reasoning` is tokens
+that it tells on top of what was said."""
+
 SETTINGS: dict[str, set[str]] = {
-    "oracle": {"delay_seconds"},
-    "null": {"delay_seconds"},
-    "vandal": {"delay_seconds"},
-    "noisy": {"delay_seconds", "error_rate", "rate_429", "rate_500"},
-    "playbook": {"delay_seconds", "playbook", "plays", "steps", "loop"},
+    "oracle": _EVERYONES,
+    "null": _EVERYONES,
+    "vandal": _EVERYONES,
+    "noisy": _EVERYONES | {"error_rate", "rate_429", "rate_500"},
+    "playbook": _EVERYONES | {"playbook", "plays", "steps", "loop"},
 }
 
 ERROR_RATE = 0.3
@@ -180,13 +185,10 @@ def fault(script: Script, request: int) -> Step | None:
     often_500 = script.settings.get("rate_500", RATE_500)
     chance = script.random(f"fault/{script.try_number}/{request}").random()
     if chance < often_429:
-        return Step(
-            status=429,
-            headers={"retry-after-ms": "50", "retry-after": "1"},
-            body=_error("Rate limit reached (scripted).", "requests", "rate_limit_exceeded"),
-        )
+        headers = {"retry-after-ms": "50", "retry-after": "1"}
+        return Step(status=429, headers=headers, text="Rate limit reached (scripted).")
     if chance < often_429 + often_500:
-        return Step(status=500, body=_error("The server had an error (scripted).", "server_error"))
+        return Step(status=500, text="The server had an error (scripted).")
     return None
 
 
@@ -284,7 +286,3 @@ def _changed(calls: list[Mapping[str, Any]], chance: Random) -> list[Mapping[str
 def _made_up(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     arguments = plausible(tool.get("input_schema") or {})
     return {"tool": tool["name"], "arguments": arguments if isinstance(arguments, dict) else {}}
-
-
-def _error(message: str, kind: str, code: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}

@@ -1,25 +1,16 @@
-"""Scripted responses on the chat-completions wire, in one piece and streamed like the real thing.
-
-Usage is counted by a rule anybody can repeat, so that a meter can be checked to the token: a
-quarter of the characters, rounded up, of the compact JSON of `messages` and `tools`, and of what is
-answered.
-"""
+"""Scripted responses on the chat-completions wire, in one piece and streamed like the real thing."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 from typing import Any
 
+from bridges.metering import Usage
 from bridges.scripted_behaviours import Asked, Step
+from bridges.scripted_wire import event, identifier, pieces, text_of, written
 
 PATH = "chat/completions"
-_PIECE = 24
-"""Characters of text or arguments in one event of a stream."""
-
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def asked_of(request: Mapping[str, Any]) -> Asked:
@@ -27,27 +18,22 @@ def asked_of(request: Mapping[str, Any]) -> Asked:
     messages = [m for m in request.get("messages") or () if isinstance(m, dict)]
     assistants = [m for m in messages if m.get("role") == "assistant"]
     users = [m for m in messages if m.get("role") == "user"]
-    prompts = [_text(m.get("content")) for m in messages if m.get("role") in ("user", "system")]
+    prompts = [text_of(m.get("content")) for m in messages if m.get("role") in ("user", "system")]
     calls = [c for m in assistants for c in m.get("tool_calls") or ()]
     tools = [t.get("function") or t for t in request.get("tools") or () if isinstance(t, dict)]
     return Asked(
         made=len(calls),
         assistants=len(assistants),
-        last_user=_text(users[-1].get("content")) if users else "",
+        last_user=text_of(users[-1].get("content")) if users else "",
         tools=tuple(t["name"] for t in tools if isinstance(t.get("name"), str)),
         parallel=request.get("parallel_tool_calls") is not False,
         called=tuple(map(_name, calls)),
         texts=sum(
-            bool(_text(m.get("content")).strip()) and not m.get("tool_calls") for m in assistants
+            bool(text_of(m.get("content")).strip()) and not m.get("tool_calls") for m in assistants
         ),
-        written_calls=sum(_written(prompt, "[assistant calls ") for prompt in prompts),
-        written_texts=sum(_written(prompt, "[assistant]") for prompt in prompts),
+        written_calls=written(prompts, "[assistant calls "),
+        written_texts=written(prompts, "[assistant]"),
     )
-
-
-def _written(prompt: str, mark: str) -> int:
-    """How many lines begin so."""
-    return prompt.count(f"\n{mark}") + prompt.startswith(mark)
 
 
 def _name(call: Any) -> str:
@@ -55,71 +41,93 @@ def _name(call: Any) -> str:
     return str(function.get("name")) if isinstance(function, dict) else ""
 
 
-def usage_of(request: Mapping[str, Any], step: Step) -> dict[str, Any]:
-    """The usage block of a response."""
-    sent = len(_compact(request.get("messages") or [])) + len(_compact(request.get("tools") or []))
-    said = len(step.text or "") + sum(len(c.tool) + len(c.arguments) for c in step.calls)
-    prompt, completion = -(-sent // 4), -(-said // 4)
+def read_parts(request: Mapping[str, Any]) -> list[Any]:
+    """What of a request a model reads."""
+    return [request.get("messages") or [], request.get("tools") or []]
+
+
+def usage_block(usage: Usage) -> dict[str, Any]:
+    """As this wire tells it: cached tokens inside the prompt, reasoning inside the completion."""
+    prompt = usage.input + usage.cache_read + usage.cache_write
+    details = {"cached_tokens": usage.cache_read}
+    if usage.cache_write:
+        details["cache_write_tokens"] = usage.cache_write
     return {
         "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "completion_tokens": usage.output,
+        "total_tokens": prompt + usage.output,
+        "prompt_tokens_details": details,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     }
 
 
-def whole(model: str, identity: str, step: Step, usage: Mapping[str, Any]) -> dict[str, Any]:
+def whole(
+    request: Mapping[str, Any], model: str, identity: str, step: Step, usage: Usage
+) -> dict[str, Any]:
     """The response in one piece; `identity` makes its ids."""
     message: dict[str, Any] = {"role": "assistant", "content": step.text}
     if step.calls:
         message["tool_calls"] = [
-            {"id": _id("call_", identity, at), **_function(call.tool, call.arguments)}
+            {"id": identifier("call_", identity, at), **_function(call.tool, call.arguments)}
             for at, call in enumerate(step.calls)
         ]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(step)}
-    return {**_head(model, identity, "chat.completion"), "choices": [choice], "usage": usage}
+    head = _head(model, identity, "chat.completion")
+    return {**head, "choices": [choice], "usage": usage_block(usage)}
 
 
 def events(
-    model: str, identity: str, step: Step, usage: Mapping[str, Any], include_usage: bool
+    request: Mapping[str, Any], model: str, identity: str, step: Step, usage: Usage
 ) -> Iterator[bytes]:
-    """The response as server-sent events, `[DONE]` last."""
+    """The response as server-sent events, `[DONE]` last; usage where the request asks for it."""
+    include_usage = _wants_usage(request)
     head = _head(model, identity, "chat.completion.chunk")
     extra = {"usage": None} if include_usage else {}
 
-    def event(delta: dict[str, Any], reason: str | None = None) -> bytes:
+    def chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        return _event({**head, "choices": [choice], **extra})
+        return event({**head, "choices": [choice], **extra})
 
-    yield event({"role": "assistant", "content": None if step.calls else ""})
-    for piece in _pieces(step.text or ""):
-        yield event({"content": piece})
+    yield chunk({"role": "assistant", "content": None if step.calls else ""})
+    for piece in pieces(step.text or ""):
+        yield chunk({"content": piece})
     for at, call in enumerate(step.calls):
-        opening = {"index": at, "id": _id("call_", identity, at), **_function(call.tool, "")}
-        yield event({"tool_calls": [opening]})
-        for piece in _pieces(call.arguments):
-            yield event({"tool_calls": [{"index": at, "function": {"arguments": piece}}]})
-    yield event({}, _reason(step))
+        opening = {
+            "index": at,
+            "id": identifier("call_", identity, at),
+            **_function(call.tool, ""),
+        }
+        yield chunk({"tool_calls": [opening]})
+        for piece in pieces(call.arguments):
+            yield chunk({"tool_calls": [{"index": at, "function": {"arguments": piece}}]})
+    yield chunk({}, _reason(step))
     if include_usage:
-        yield _event({**head, "choices": [], "usage": usage})
+        yield event({**head, "choices": [], "usage": usage_block(usage)})
     yield b"data: [DONE]\n\n"
 
 
-def wants_stream(request: Mapping[str, Any]) -> bool:
-    """Whether the response is to be streamed."""
-    return request.get("stream") is True
+_ERRORS: dict[int, tuple[str, str | None]] = {
+    429: ("requests", "rate_limit_exceeded"),
+    500: ("server_error", None),
+}
 
 
-def wants_usage(request: Mapping[str, Any]) -> bool:
-    """Whether a stream is to end with a usage event."""
+def error(status: int, message: str) -> dict[str, Any]:
+    """OpenAI's error object."""
+    kind, code = _ERRORS.get(
+        status, ("server_error" if status >= 500 else "invalid_request_error", None)
+    )
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def _wants_usage(request: Mapping[str, Any]) -> bool:
     options = request.get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
 def _head(model: str, identity: str, kind: str) -> dict[str, Any]:
     return {
-        "id": _id("chatcmpl-", identity, 0),
+        "id": identifier("chatcmpl-", identity, 0),
         "object": kind,
         "created": int(time.time()),
         "model": model,
@@ -132,23 +140,3 @@ def _function(name: str, arguments: str) -> dict[str, Any]:
 
 def _reason(step: Step) -> str:
     return "tool_calls" if step.calls else "stop"
-
-
-def _id(prefix: str, identity: str, at: int) -> str:
-    return prefix + sha256(f"{identity}/{at}".encode()).hexdigest()[:24]
-
-
-def _event(value: dict[str, Any]) -> bytes:
-    return b"data: " + _compact(value).encode("utf-8", "surrogatepass") + b"\n\n"
-
-
-def _pieces(text: str) -> Iterator[str]:
-    for start in range(0, len(text), _PIECE):
-        yield text[start : start + _PIECE]
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else ()
-    return "\n".join(str(p.get("text") or "") for p in parts if isinstance(p, dict))

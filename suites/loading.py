@@ -138,7 +138,7 @@ def load_player(role: str, ref: str | Model) -> Model | None:
     reason = None
     if model.endpoint == "none":
         reason = f"the model {model.name} is only a label, and the {role} needs an endpoint"
-    elif model.wire != "chat":
+    elif not model.speaks("chat"):
         reason = f"the model {model.name} speaks the {model.wire} wire, and the {role} needs chat"
     elif model.is_scripted and model.behaviour not in PLAYS_A_ROLE:
         reason = f"the model {model.name} plays an agent that knows the gold, not a {role}"
@@ -162,6 +162,7 @@ PLACEHOLDERS = (
     "messages_file",
     "mcp_config",
     "model_url",
+    "model_root",
     "model",
     "model_token",
     "workdir",

@@ -465,6 +465,8 @@ class Model(Frozen):
     model: str | None = None
     """The id sent upstream; the file's name where absent."""
     wire: Wire = "chat"
+    also_speaks: tuple[Wire, ...] = ()
+    """Further wires that the endpoint serves at the same base URL; a scripted model plays on all."""
     api_key_env: str | None = None
     """Name of the environment variable with the key; the key itself never enters a file."""
     prices: Prices | None = None
@@ -480,6 +482,15 @@ class Model(Frozen):
     def is_scripted(self) -> bool:
         """True where dyno itself plays the model: no key, no spend."""
         return self.endpoint.startswith("scripted:")
+
+    @property
+    def wires(self) -> tuple[str, ...]:
+        """The wires that its endpoint serves."""
+        return (self.wire, *self.also_speaks)
+
+    def speaks(self, wire: str) -> bool:
+        """Whether a harness of this wire can use it."""
+        return self.is_scripted or wire in self.wires
 
     @property
     def behaviour(self) -> str | None:

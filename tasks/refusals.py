@@ -22,7 +22,7 @@ from suites.schema import (
 from tasks.configurations import Configurations
 from tasks.users import User
 
-SUPPORTED_WIRES = ("chat", "none")
+SUPPORTED_WIRES = ("chat", "responses", "messages", "none")
 
 
 def resolved_limits(sweep: Sweep, suite: LoadedSuite, task: Task, harness: Harness) -> Limits:
@@ -44,9 +44,13 @@ def refusal(
     if harness.phases:
         return f"the harness {harness.name} runs in phases, which are not built yet"
     if harness.wire not in SUPPORTED_WIRES:
-        return f"the harness {harness.name} speaks the {harness.wire} wire; the gateway speaks chat"
-    if harness.wire != "none" and model.endpoint != "none" and harness.wire != model.wire:
-        return f"the harness speaks the {harness.wire} wire and the model {model.wire}"
+        return (
+            f"the harness {harness.name} speaks the {harness.wire} wire, which the gateway does not"
+        )
+    if harness.wire != "none" and model.endpoint != "none" and not model.speaks(harness.wire):
+        return (
+            f"the harness speaks the {harness.wire} wire and the model {' and '.join(model.wires)}"
+        )
     if harness.wire != "none" and model.endpoint == "none":
         return f"the model {model.name} is only a label, and the harness needs an endpoint"
     for task in tasks:

@@ -90,3 +90,19 @@ class Wire(Protocol):
     def error(self, status: int, message: str, code: str) -> dict[str, Any]:
         """The body of an error reply in this wire's shape."""
         ...
+
+    def shed_by(self, data: bytes) -> int | None:
+        """The status (429, 529) that the first event of a stream stands for, where it asks to come back.
+
+        Args:
+            data: of that event; nothing has been passed on yet.
+        """
+        ...
+
+    def card(self, model: str) -> dict[str, Any]:
+        """What `GET /v1/models/ID` says of the line's model."""
+        ...
+
+    def cards(self, model: str) -> dict[str, Any]:
+        """What `GET /v1/models` says."""
+        ...

@@ -194,16 +194,18 @@ class Life:
         }
         if job.task.user:
             known["conversation"] = {"way": job.way, "given": converse.given(job.task)}
-        return self._described(job.model, known)
+        return self._described(job.model, known, job.harness.wire)
 
-    def _described(self, model: Model, known: dict[str, Any]) -> dict[str, Any]:
+    def _described(self, model: Model, known: dict[str, Any], wire: str = "chat") -> dict[str, Any]:
         """A model as the host wants it.
 
         Args:
             known: what a scripted one has to know.
+            wire: the one that whoever asks speaks.
         """
         described = model.model_dump(mode="json", exclude={"description", "estimate", "scripted"})
         described["model"] = model.model or model.name
+        described["wire"] = wire
         described["scripted"] = None
         if model.is_scripted:
             described["scripted"] = {

@@ -122,6 +122,7 @@ def _described(judge: Model) -> dict[str, Any]:
     """The judge as the host wants a model."""
     told = judge.model_dump(mode="json", exclude={"description", "estimate", "scripted"})
     told["model"] = judge.model or judge.name
+    told["wire"] = "chat"
     told["scripted"] = None
     if judge.is_scripted:
         told["scripted"] = {"behaviour": judge.behaviour, "settings": judge.scripted, "seed": 0}

@@ -9,6 +9,7 @@ import pytest
 from conversation_parts import SHOP, scripted, talk
 from host_parts import Bare, RunningHost
 
+from bridges.metering import NOTHING
 from bridges.scripted import Player
 from bridges.scripted_chat import asked_of, whole
 
@@ -45,7 +46,7 @@ def played(
         request = {"messages": messages, "tools": tools, **more}
         step = player.step(asked_of(request))
         assert player.step(asked_of(request)) == step  # the same question, the same answer
-        message = whole("m", f"{len(messages)}", step, {})["choices"][0]["message"]
+        message = whole({}, "m", f"{len(messages)}", step, NOTHING)["choices"][0]["message"]
         messages = [*messages, message]
         calls = message.get("tool_calls") or []
         if not calls:

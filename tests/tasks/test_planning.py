@@ -136,13 +136,23 @@ def test_cell_that_cannot_run_is_refused_with_its_reason_and_the_rest_is_planned
     home: Path,
 ) -> None:
     deaf = harness(name="deaf", speaks=[])
-    other_wire = harness(name="other", wire="messages")
-    made = make_plan(sweep(harnesses=["reference", deaf, other_wire]))
+    made = make_plan(sweep(harnesses=["reference", deaf]))
     reasons = {cell.harness: cell.refused for cell in made.cells}
     assert reasons["reference"] is None
     assert "speaks to none" in reasons["deaf"]
-    assert "messages wire" in reasons["other"]
     assert {a["cell"] for a in made.manifest["attempts"]} == {0}
+
+
+def test_a_real_model_serves_its_own_wires_and_a_scripted_one_all(home: Path) -> None:
+    def real(name: str, **fields: Any) -> Model:
+        return Model(name=name, endpoint="http://127.0.0.1:1/v1", **fields)
+
+    models = ["oracle", real("chatty"), real("both", also_speaks=("messages",))]
+    claude = harness(name="claude", wire="messages")
+    made = make_plan(sweep(harnesses=["reference", claude], models=models))
+    refused = {(cell.harness, cell.model): cell.refused for cell in made.cells if cell.refused}
+    said = "the harness speaks the messages wire and the model chat"
+    assert refused == {("claude", "chatty"): said}
 
 
 @pytest.mark.parametrize(
