@@ -4,10 +4,10 @@ Claim: an environment made here answers as one made from the files does, its dat
 another's exactly if upstream's would be, and nothing that happens in it reaches the next one.
 
 How: a domain's databases are parsed once a process and never changed after. A world gets a copy of them
-that copies a record when somebody reaches for it (`Lazy`), so the cost of a replay is that of the records
-it touches. A record nobody reached is the pristine object itself, so "what changed" is found by identity
-and only the rest is compared; what then counts as a difference is upstream's own text of the record
-(`model_dump` by the database's class, `json.dumps` with sorted keys), of which its hash is made.
+(`tau2_copies.py`) that copies a record when somebody reaches for it, so the cost of a replay is that of
+the records it touches. What nobody touched is known by identity and only the rest is compared; what then
+counts as a difference is upstream's own text of the record (`model_dump` by the database's class,
+`json.dumps` with sorted keys), of which its hash is made.
 
 One thing of upstream's leaks within a process: toolkits keep models as attributes of their class, and
 an initialization action changes one for good. They are put back before each attempt.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -26,22 +26,11 @@ from pydantic import BaseModel
 
 from bridges.tau2_package import Tau2
 from bridges.tau2_world import steady_ids
-
-EAGER = 8
-"""A dictionary of at most so many entries is copied at once: looking at each is cheaper than waiting."""
-ATOMS = (str, int, float, bool, type(None), bytes)
+from tasks.grade.tau2_copies import ABSENT, Absent, Many, Mould, mould_of
 
 Changes = dict[tuple[str, str], tuple[Any, Any]]
 """(field, key) of each record that differs from pristine → (as it is, as it was); a field that is no
 dictionary has the key "". `ABSENT` where there is or was none."""
-
-
-class _Absent:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-ABSENT = _Absent()
 
 
 class Worlds:
@@ -56,26 +45,28 @@ class Worlds:
         self._tau2 = tau2
         self._domain = domain
         self._databases = tau2.databases(domain)
+        self._moulds = {name: mould_of(db) or Mould(db) for name, db in self._databases.items()}
         pristine = tau2.pristine(domain)
         self._kept = [
-            (owner, name, copy.deepcopy(value))
+            (owner, name, mould)
             for toolkit in (pristine.tools, pristine.user_tools)
             for owner in type(toolkit).__mro__
             for name, value in vars(owner).items()
             if isinstance(value, BaseModel | list | dict | set) and not name.startswith("__")
+            if (mould := mould_of(copy.deepcopy(value))) is not None
         ]
 
     def begin(self) -> None:
         """Forget what the attempt before left in upstream's classes."""
-        for owner, name, value in self._kept:
-            setattr(owner, name, copy.deepcopy(value))
+        for owner, name, mould in self._kept:
+            setattr(owner, name, mould.cast())
 
     def make(self, **arguments: Any) -> World:
         """A new environment in its pristine state, with upstream's arguments."""
         steady_ids()
-        databases = {name: copied(db) for name, db in self._databases.items()}
+        databases = {name: mould.cast() for name, mould in self._moulds.items()}
         environment = self._tau2.environment(self._domain, **databases, **arguments)
-        return World(environment, self._databases)
+        return World(environment, self._databases, self._moulds)
 
 
 class World:
@@ -86,134 +77,49 @@ class World:
         changes: side (`assistant`, `user`) → what had changed when its hash was last asked for.
     """
 
-    def __init__(self, environment: Any, databases: dict[str, Any]) -> None:
+    def __init__(
+        self, environment: Any, databases: dict[str, Any], moulds: dict[str, Mould]
+    ) -> None:
         self.environment = environment
         self.changes: dict[str, Changes] = {}
         sides = (("assistant", "tools", "db"), ("user", "user_tools", "user_db"))
         for side, attribute, name in sides:
             toolkit = getattr(environment, attribute)
             if toolkit is not None and name in databases:
-                toolkit.get_db_hash = self._hasher(side, toolkit, databases[name])
+                toolkit.get_db_hash = self._hasher(
+                    side, toolkit, databases[name], moulds[name].parts()
+                )
 
-    def _hasher(self, side: str, toolkit: Any, pristine: BaseModel) -> Any:
+    def _hasher(
+        self, side: str, toolkit: Any, pristine: BaseModel, moulds: dict[str, Mould]
+    ) -> Any:
         def get_db_hash() -> str:
-            self.changes[side] = changes_of(toolkit.db, pristine)
+            self.changes[side] = changes_of(toolkit.db, pristine, moulds)
             return fingerprint(self.changes[side])
 
         return get_db_hash
 
 
-# ---------------------------------------------------------------- copies
-
-
-def copied(value: Any) -> Any:
-    """A copy that shares nothing that can change with `value`, and whose larger dictionaries are `Lazy`."""
-    kind = type(value)
-    if kind in ATOMS:
-        return value
-    if kind is dict:
-        if len(value) > EAGER:
-            return Lazy(value)
-        return {key: copied(item) for key, item in value.items()}
-    if kind is list:
-        return [copied(item) for item in value]
-    if isinstance(value, BaseModel):
-        return _copied_model(value)
-    return copy.deepcopy(value)
-
-
-def _copied_model(model: BaseModel) -> BaseModel:
-    """As `model_copy` makes it, of copied fields."""
-    new = type(model).__new__(type(model))
-    object.__setattr__(new, "__dict__", {k: copied(v) for k, v in model.__dict__.items()})
-    object.__setattr__(new, "__pydantic_fields_set__", set(model.__pydantic_fields_set__))
-    for name in ("__pydantic_extra__", "__pydantic_private__"):
-        object.__setattr__(new, name, copy.deepcopy(getattr(model, name)))
-    return new
-
-
-class Lazy(dict[Any, Any]):
-    """A dictionary that holds pristine values until somebody reaches for one, who gets a copy that stays.
-
-    Args:
-        pristine: never changed.
-    """
-
-    __slots__ = ("_pristine",)
-
-    def __init__(self, pristine: dict[Any, Any]) -> None:
-        super().__init__(pristine)
-        self._pristine = pristine
-
-    def _own(self, key: Any) -> Any:
-        value = dict.__getitem__(self, key)
-        if value is self._pristine.get(key, ABSENT):
-            value = copied(value)
-            dict.__setitem__(self, key, value)
-        return value
-
-    def _own_all(self) -> None:
-        for key in dict.keys(self):
-            self._own(key)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._own(key)
-
-    def __iter__(self) -> Iterator[Any]:
-        # With an iterator of its own, `dict(lazy)` and `{**lazy}` ask for each value instead of
-        # taking the stored ones behind our back.
-        return super().__iter__()
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return self._own(key) if key in self else default
-
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        if key not in self:
-            self[key] = default
-        return self._own(key)
-
-    def pop(self, key: Any, *default: Any) -> Any:
-        if key in self:
-            self._own(key)
-        return super().pop(key, *default)
-
-    def popitem(self) -> tuple[Any, Any]:
-        if self:
-            self._own(next(reversed(self)))
-        return super().popitem()
-
-    def values(self) -> Any:
-        self._own_all()
-        return super().values()
-
-    def items(self) -> Any:
-        self._own_all()
-        return super().items()
-
-    def copy(self) -> dict[Any, Any]:
-        return dict(self.items())
-
-    def __or__(self, other: Any) -> Any:
-        return self.copy() | other
-
-    def __ror__(self, other: Any) -> Any:
-        return other | self.copy()
-
-    def __reduce__(self) -> Any:
-        return dict, (self.copy(),)
-
-
 # ---------------------------------------------------------------- differences
 
 
-def changes_of(database: BaseModel, pristine: BaseModel) -> Changes:
-    """The records of a database whose text, as upstream hashes it, is not the pristine one's."""
+def changes_of(
+    database: BaseModel, pristine: BaseModel, moulds: Mapping[str, Mould] | None = None
+) -> Changes:
+    """The records of a database whose text, as upstream hashes it, is not the pristine one's.
+
+    Args:
+        moulds: of its fields, that the database was cast of.
+    """
     suspects: dict[str, list[Any] | None] = {}
     for field, before in pristine.__dict__.items():
         now = database.__dict__[field]
+        mould = moulds.get(field) if moulds else None
+        if mould is not None and mould.untouched(now):
+            continue
         if isinstance(before, dict) and isinstance(now, dict):
-            keys = [key for key, value in dict.items(now) if not _same(value, _at(before, key))]
-            keys += [key for key in before if key not in now]
+            asked = mould.suspects(now) if isinstance(mould, Many) else [*now, *before]
+            keys = [k for k in dict.fromkeys(asked) if not _same(_at(now, k), _at(before, k))]
             if keys:
                 suspects[field] = keys
         elif not _same(now, before):
@@ -250,6 +156,8 @@ def differences(ours: Changes, gold: Changes) -> list[str]:
 
 
 def _differences(path: str, ours: Any, gold: Any) -> Iterator[str]:
+    if _same(ours, gold):
+        return
     if isinstance(ours, dict) and isinstance(gold, dict):
         for key in sorted(ours.keys() | gold.keys(), key=str):
             mine, theirs = ours.get(key, ABSENT), gold.get(key, ABSENT)
@@ -262,12 +170,12 @@ def _differences(path: str, ours: Any, gold: Any) -> Iterator[str]:
 
 
 def _short(value: Any) -> str:
-    text = repr(value) if isinstance(value, str | _Absent) else _text(value)
+    text = repr(value) if isinstance(value, str | Absent) else _text(value)
     return text if len(text) <= 160 else text[:157] + "…"
 
 
 def _keep(found: Changes, place: tuple[str, str], now: Any, before: Any) -> None:
-    if _text(now) != _text(before):
+    if not _same(now, before) and _text(now) != _text(before):
         found[place] = (now, before)
 
 

@@ -14,7 +14,8 @@ from pydantic import BaseModel
 
 from suites.home import PROJECT
 from tasks.convert.fetch import Package
-from tasks.grade.tau2_worlds import Lazy, changes_of, copied, differences, fingerprint
+from tasks.grade.tau2_copies import Lazy, copied
+from tasks.grade.tau2_worlds import changes_of, differences, fingerprint
 
 RECORDS = 20
 
@@ -119,6 +120,50 @@ def test_whoever_reaches_into_a_dictionary_gets_what_is_its_own(reach: str) -> N
         if reach == "popitem":
             break
     assert pristine == {n: [n] for n in range(RECORDS)}
+
+
+def test_a_search_that_ends_early_copies_no_more_than_it_saw() -> None:
+    pristine = {n: [n] for n in range(RECORDS)}
+    lazy = Lazy(pristine)
+    searches = (iter(lazy.values()), iter(lazy.items()), reversed(lazy.values()))
+    assert [next(search) for search in searches] == [[0], (0, [0]), [RECORDS - 1]]
+    owned = [n for n, value in dict.items(lazy) if value is not pristine[n]]
+    assert owned == [0, RECORDS - 1]
+
+
+def test_the_views_of_a_dictionary_are_a_dictionarys() -> None:
+    plain: dict[Any, list[Any]] = {n: [n] for n in range(RECORDS)}
+    lazy = Lazy(copy.deepcopy(plain))
+    values, items = lazy.values(), lazy.items()
+    for changed in (lazy, plain):
+        changed["more"] = ["is seen"]
+        del changed[3]
+    assert list(values) == list(plain.values())
+    assert list(items) == list(plain.items())
+    assert list(reversed(items)) == list(reversed(plain.items()))
+    assert (len(values), len(items)) == (RECORDS, RECORDS)
+    assert (5, [5]) in items
+    assert (5, [6]) not in items
+    assert [6] in values
+    assert (repr(values), repr(items)) == (repr(plain.values()), repr(plain.items()))
+    assert json.dumps(lazy) == json.dumps(plain)
+    walk = iter(lazy.items())
+    next(walk)
+    lazy.pop(7)
+    with pytest.raises(RuntimeError):
+        next(walk)
+
+
+def test_copies_of_a_copy_share_nothing_that_can_change() -> None:
+    one, other = copied(PRISTINE), copied(PRISTINE)
+    one.records["r1"].tags.append("z")
+    one.records["r1"].name = "other"
+    one.lines[0].parts["b"] = 1
+    assert other.model_dump() == PRISTINE.model_dump()
+    assert one.records["r1"].model_fields_set == {"name", "parts", "tags", "dates"}
+    assert other.records["r2"].model_fields_set == {"name", "parts", "tags", "dates"}
+    other.records["r2"].amount = 2.0
+    assert "amount" not in PRISTINE.records["r2"].model_fields_set
 
 
 def test_a_record_that_was_reached_stays_the_same_one() -> None:
