@@ -72,6 +72,12 @@ def outcomes(dyno: Dyno) -> dict[str, str]:
     }
 
 
+def solved(dyno: Dyno, sweep_id: str) -> int:
+    """How many attempts a sweep's scorecard counts as solved."""
+    rows = json.loads(dyno.run("scorecard", sweep_id, "--json", "-"))["rows"]
+    return next(int(row["solved"]) for row in rows if row["category"] is None)
+
+
 COSTS = """
     select judge_model, judge_calls, judge_cost > 0 as paid, spend > cost as more,
            abs(agent_cost + user_cost + judge_cost - cost) < 1e-9 as sums
@@ -89,14 +95,18 @@ def test_a_sweep_is_judged_by_its_judge_and_regraded_by_another(judged: Dyno) ->
         {"n": 1}
     ]
     judged.run("sweep", file, "--judge", kind)  # nothing is left to do, and nobody is asked again
-    said = judged.run("regrade")
-    assert "2 solved" in said
+    assert "4 solved in 2 sweep(s)" in judged.run("regrade")
     assert judged.sql("select max(judge) as n from model_calls") == [{"n": 1}]
 
-    [sweep_id, *_] = [row["sweep_id"] for row in judged.sql("select sweep_id from sweeps")]
-    said = judged.run("regrade", sweep_id, "--judge", strict)
-    assert "1 solved, 1 failed" in said
-    judged.run("sweep", file, "--judge", strict)
+    older, newer = (
+        row["sweep_id"] for row in judged.sql("select sweep_id from sweeps order by started_at")
+    )
+    assert "1 solved, 1 failed in 1 sweep(s)" in judged.run("regrade", older, "--judge", strict)
+    assert {s: solved(judged, s) for s in (older, newer)} == {older: 1, newer: 2}
+    assert "0 new grades" in judged.run(
+        "regrade", newer, "--judge", strict
+    )  # it has judged already
+    assert solved(judged, newer) == 1
     assert outcomes(judged) == {"create_task_1": "failed", "update_task_1": "solved"}
     assert judged.sql(COSTS) == [asked | {"judge_model": "strict", "more": True}]
     found = judged.sql("select finding from findings where task_id = 'create_task_1'")

@@ -245,3 +245,24 @@ def test_a_floor_with_the_same_user_is_preferred_and_not_marked(maker: Maker, lo
         rows = scorecard_rows(con)
     assert {(row["floor"], row["floor_user_model"]) for row in rows} == {(1.0, "gpt-user")}
     assert "*" not in render(rows, 100)
+
+
+def test_a_floor_that_leaves_out_tasks_of_the_score_is_none(maker: Maker, loaded: Load) -> None:
+    suite = make_suite(categories={"simple_python": 2, "multiple": 2})
+    part = {**suite, "tasks": suite["tasks"][:3]}
+    run_all(maker, maker.sweep([suite], [NULL], name="a-floor", limit=3))
+    run_all(maker, maker.sweep([suite], [NOISY], name="whole"))
+    run_all(maker, maker.sweep([part], [SHELL], name="part"))
+    maker.sweep([suite], [ORACLE], name="snapshot")  # the whole suite's tasks again
+    loaded(maker)
+    with connect(maker.warehouse) as con:
+        rows = {(row["harness"], row["model"], row["category"]): row for row in scorecard_rows(con)}
+    floors = {key: row["floor"] for key, row in rows.items() if key[1] == "noisy"}
+    assert floors == {
+        ("reference", "noisy", None): None,
+        ("reference", "noisy", "multiple"): None,
+        ("reference", "noisy", "simple_python"): 0.0,
+        ("shell", "noisy", None): 0.0,
+        ("shell", "noisy", "multiple"): 0.0,
+        ("shell", "noisy", "simple_python"): 0.0,
+    }
