@@ -28,6 +28,7 @@ from bridges.metering import NOTHING, Usage, cost_of
 from bridges.ratelimits import Slot, WaitClock, asks_to_come_back, pause_before_retry
 from bridges.upstreams import NOT_REACHED, Failure, FailureClass, Upstream, failure_class
 from bridges.wires import Prepared, Said
+from bridges.wires.reading import too_deep
 from bridges.wires.streams import Opening
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -97,6 +98,11 @@ class Call:
     def received_bytes(self) -> int:
         """Size of what was passed on to the client."""
         return sum(map(len, self._passed))
+
+    @property
+    def unreadable(self) -> bool:
+        """True where an upstream might read a request in which no model could be forced."""
+        return not self._prepared.edits and self._prepared.model is None and too_deep(self._body)
 
     def journal_request(self) -> None:
         """Write the request's row; before anything else happens to it."""

@@ -198,6 +198,10 @@ class Gateway:
                 message = f"the environment variable {line.missing_key} is not set where dyno runs"
                 error = up.wire.error(401, message, "upstream_auth")
                 await call.answer(send, 401, error, error=message)
+            elif call.unreadable:
+                message = "the request is nested too deeply to be read"
+                error = up.wire.error(400, message, "invalid_request_error")
+                await call.answer(send, 400, error, error=message)
             else:
                 await _run(line, call, receive, call.run(send, scope.get("query_string", b"")))
         finally:

@@ -91,6 +91,17 @@ def parsed(body: bytes) -> Any:
         return None
 
 
+def too_deep(body: bytes) -> bool:
+    """True for JSON that is nested deeper than it can be read."""
+    try:
+        json.loads(body)
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return False
+
+
 def message(document: Mapping[str, Any], body: bytes) -> str:
     """The words of an error, or the beginning of what came in its place."""
     error = document.get("error")

@@ -88,6 +88,22 @@ def test_what_the_model_file_forces_is_forced_and_journaled(
     assert '"temperature":0.7' in row["body"], "the journal shows what the harness sent"
 
 
+def test_a_request_that_is_nested_too_deeply_goes_nowhere_and_is_journaled(
+    gateway: Mounted, upstream: Upstream
+) -> None:
+    line = gateway.open(model(upstream.url))
+    deep = "[" * 20_000 + "]" * 20_000
+    body = f'{{"model":"gpt-x","messages":[],"tools":{deep}}}'
+    status, data = post(line, body.encode())
+    assert status == 400
+    assert "nested too deeply" in json.loads(data)["error"]["message"]
+    assert upstream.bodies == [], "its model could not be forced"
+    assert [row["status"] for row in line.rows("response")] == [400]
+    assert line.rows("request")[0]["body"].startswith('{"model":"gpt-x"')
+    summary = line.close()
+    assert (summary["model_calls"], summary["cost"], summary["upstream_error"]) == (1, 0.0, None)
+
+
 def test_the_key_goes_upstream_and_nowhere_else(
     gateway: Mounted, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
