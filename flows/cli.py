@@ -303,6 +303,34 @@ def suite_check(names: tuple[str, ...]) -> None:
         reading.check_suite(name)
 
 
+@main.group()
+def harness() -> None:
+    """What drives a model: list harnesses, or check that one works here."""
+
+
+@harness.command("list")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def harness_list(as_json: bool) -> None:
+    """Every harness file, with the version that is found on this machine."""
+    from flows import harness as harnesses
+
+    harnesses.list_harnesses(as_json)
+
+
+@harness.command("check")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--seconds", type=click.FloatRange(1), default=120.0, help="Deadline of a run.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON; the lines on standard error.")
+def harness_check(names: tuple[str, ...], as_json: bool, seconds: float) -> None:
+    """Run harnesses against scripted models and one tool, and say line by line what works.
+
+    Exits with 0 only where every line is well. Costs nothing, and leaves nothing in the warehouse.
+    """
+    from flows import harness as harnesses
+
+    sys.exit(harnesses.check(list(names), as_json, seconds))
+
+
 # ---------------------------------------------------------------- around it
 
 

@@ -17,7 +17,7 @@ from flows import server
 from flows.cli import here, terminal
 from suites.errors import InputError
 from suites.home import dyno_home, evidence_root
-from suites.loading import folder_of, load_harness, names, vendors
+from suites.loading import folder_of, vendors
 from suites.schema import Sweep
 
 HARNESS_FILE = """\
@@ -164,15 +164,12 @@ def _suites() -> Iterator[tuple[bool | None, str, str]]:
 
 
 def _harnesses() -> Iterator[tuple[bool | None, str, str]]:
-    from tasks.configurations import Configured
+    from flows.harness import known
 
-    for name in names("harness"):
-        try:
-            version = Configured.of(load_harness(name)).version
-        except InputError as error:
-            yield None, f"harness {name}", error.what
-        else:
-            yield True, f"harness {name}", version
+    for row in known():
+        found = row["version"]
+        detail = found or f"{row['missing']} (make harnesses)"
+        yield (True if found else None), f"harness {row['harness']}", detail
 
 
 # ---------------------------------------------------------------- the UI and its server
