@@ -38,7 +38,7 @@ log = logging.getLogger("dyno.conversation")
 Blame = Literal["user", "agent"]
 WITHOUT_ACTION = 10
 """A conversation that was cut off after so many of the agent's messages without a call of a tool of its
-own is the user's fault: it would not let go."""
+own, or so many calls of the user's on end, is the user's fault: it would not let go."""
 REPEATS = 3
 """A user that says the same thing so often in a row is broken."""
 
@@ -94,6 +94,8 @@ class Conversation:
         self.turns = sum(_is_text(message, "user") for message in history)
         self.steps = 0
         self.errors = 0
+        self._agent_errors = 0
+        self._calls_on_end = 0
         self.user_seconds = 0.0
         self._users_turn = users_turn(history)
         self._stops: tuple[str, ...] = tuple(terms["stops"])
@@ -176,8 +178,10 @@ class Conversation:
         if requestor == "agent" and not speaking:
             self._without_action = 0
             self.transcript += _call_and_result(f"call-{seq}", tool, arguments or "{}", answer.text)
+        self._calls_on_end = self._calls_on_end + 1 if requestor == "user" else 0
         self.steps += 2
         self.errors += answer.is_error
+        self._agent_errors += answer.is_error and requestor == "agent"
         self._look_at_limits()
 
     async def stop(self) -> None:
@@ -234,6 +238,7 @@ class Conversation:
         self.user.hears(text)
         self.steps += 1
         self._without_action += 1
+        self._calls_on_end = 0
         self._look_at_limits()
 
     async def _user_turn(self) -> str | None:
@@ -278,9 +283,11 @@ class Conversation:
 
     def _look_at_limits(self) -> None:
         if self.errors >= self._max_errors:
-            self._finish("too_many_errors", f"{self.errors} tool calls failed")
+            users = f"{self.errors} tool calls failed, all of them the user's"
+            told = users if not self._agent_errors else f"{self.errors} tool calls failed"
+            self._finish("too_many_errors", told, None if self._agent_errors else "user")
         elif self.steps >= self._max_steps:
-            idle = self._without_action >= WITHOUT_ACTION
+            idle = max(self._without_action, self._calls_on_end) >= WITHOUT_ACTION
             self._finish("max_steps", f"{self.steps} steps were made", "user" if idle else "agent")
 
     def _finish(self, reason: str, detail: str, blame: Blame | None = None) -> None:

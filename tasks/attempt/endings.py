@@ -58,6 +58,8 @@ def judge(
         error_class, detail, blame = lost
         return Verdict(own.ending, detail, error_class, blame)
     if not report and talk.get("ended") and stopped_for is None:
+        if talk["ended"] in CUT_OFF:  # by the user alone: the agent had no part in it yet
+            return Verdict("budget", f"{talk['detail']} ({said})", "user_failed")
         return Verdict("clean", f"{talk['detail']}; the harness was not needed")
     if own.ending in ("clean", "crashed", "refused"):
         if summary.get("budget"):

@@ -227,6 +227,20 @@ def test_failed_calls_of_both_together_end_it(host: RunningHost) -> None:
     assert (summary["tool_calls"], summary["tool_errors"]) == (1, 1)
 
 
+def test_a_user_whose_own_calls_all_failed_is_to_blame(host: RunningHost) -> None:
+    wrong = [{"tool": "dial", "arguments": {"n": "x"}}]
+    opened = talk(host, replayed("Hello.", wrong, wrong, wrong), max_errors=3)
+    assert opened.say("Please dial.")["ended"] == "too_many_errors"
+    assert opened.close()["conversation"]["blame"] == "user"
+
+
+def test_a_user_that_calls_and_calls_is_cut_off_and_to_blame(host: RunningHost) -> None:
+    right = [{"tool": "dial", "arguments": {"n": 1}}]
+    opened = talk(host, replayed("Hello.", *[right] * 20), max_steps=24)
+    assert opened.say("Please dial.")["ended"] == "max_steps"
+    assert opened.close()["conversation"]["blame"] == "user"
+
+
 def test_a_user_that_repeats_itself_is_broken(host: RunningHost) -> None:
     opened = talk(host, replayed(*["Hello?"] * 5))
     assert opened.say("Yes?")["ended"] is None

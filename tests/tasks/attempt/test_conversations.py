@@ -335,6 +335,7 @@ def test_a_users_endpoint_that_fails_in_the_middle_is_the_users_fault(
     [
         ([{"text": "One?"}, {"text": ""}, {"text": ""}], "said nothing"),
         ([{"text": "One?"}] * 5, "the same"),
+        ([{"calls": [{"tool": "nothing_such"}]}] * 12, "all of them the user's"),
     ],
 )
 @pytest.mark.parametrize("way", ["turns", "tool"])
