@@ -33,6 +33,9 @@ JOB_SECONDS = 30.0
 """Longest one grade may take; BFCL's takes well under a millisecond."""
 JUDGED_SECONDS = 120.0
 """The same where a model judges, which may have to wait for a rate limit."""
+REPLAYS = 3
+"""A grader that ran out of time gets so many times as long as the agent's calls took, once: one that
+replays them takes as long, and an agent must not leave its attempt ungraded by calls that take long."""
 GRACE_SECONDS = 5.0
 """How much later the parent stops waiting, should the worker's own timer fail."""
 TOO_LONG = "the grader took longer than"
@@ -98,8 +101,12 @@ class Grading:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    def _ask(self, batch: list[Job]) -> list[dict[str, Any]]:
-        """The worker's answers; where it dies of a batch, each job is asked alone."""
+    def _ask(self, batch: list[Job], longer: float = 0.0) -> list[dict[str, Any]]:
+        """The worker's answers; where it dies of a batch, each job is asked alone.
+
+        Args:
+            longer: seconds beyond what one grade may take.
+        """
         if any(job.dataset != batch[0].dataset for job in batch):
             return [answer for job in batch for answer in self._ask([job])]
         worker = self._fitting(batch[0].dataset)
@@ -107,7 +114,7 @@ class Grading:
         try:
             judged = any(job.judge for job in batch)
             seconds = max(self._seconds, JUDGED_SECONDS) if judged else self._seconds
-            answers, reason = worker.ask(batch, seconds)
+            answers, reason = worker.ask(batch, seconds + longer)
         except (
             BaseException
         ):  # Ctrl-C: the answer will come, and must not be taken for the next one's
@@ -118,6 +125,9 @@ class Grading:
         self._drop()
         if len(batch) > 1:
             return [answer for job in batch for answer in self._ask([job])]
+        slow = REPLAYS * _seconds_of_calls(batch[0])
+        if reason.startswith(TOO_LONG) and not longer and slow > 1:
+            return self._ask(batch, slow)
         if used and not reason.startswith(TOO_LONG):
             return self._ask(batch)  # what an earlier job left behind must not cost this one
         return [_unanswered(batch[0], grader_error("grader_died", reason))]
@@ -240,6 +250,19 @@ def _version(job: Job) -> str:
         return grader(job.grader).version(job.dataset)
     except InputError:
         return "unknown"
+
+
+def _seconds_of_calls(job: Job) -> float:
+    """How long the calls that a try's tools answered took, together; 0 where no record says."""
+    rows = (job.rows or {}).get("bridge", [])
+    if job.folder is not None:
+        try:
+            lines = (Path(job.folder) / "bridge.jsonl").read_bytes().splitlines()
+            rows = [json.loads(line) for line in lines]
+        except (OSError, ValueError):
+            return 0.0
+    answered = [row for row in rows if row.get("status") in ("ok", "tool_error")]
+    return sum(row.get("ms") or 0.0 for row in answered) / 1000
 
 
 def _bundle_hash(job: Job) -> str:

@@ -301,6 +301,20 @@ def test_no_argument_of_the_agents_leaves_it_ungraded(
     assert grade["solved"] is True
 
 
+def test_calls_that_took_long_may_take_long_to_replay(airline: dict[str, Any]) -> None:
+    rows = greeting("airline").says("user", "Hello.")
+    slow = {"expression": "1/99**9**7"}  # some ten seconds
+    rows.calls("calculate", slow, "0.0", ms=30_000.0).calls("calculate", slow, "0.0", ms=30_000.0)
+    with Grading(seconds=8) as impatient:
+        grade = impatient.grade(rows.ends().job(airline["0"]))
+        assert grade["error"] is None
+        assert grade["solved"] is True
+        for row in rows.bridge:
+            row.pop("ms", None)
+        grade = impatient.grade(rows.job(airline["0"]))
+        assert grade["error"]["message"] == "the grader took longer than 8 s"
+
+
 def test_a_history_stands_for_the_opening_and_its_calls_are_replayed(
     tau2_home: Path, grading: Grading
 ) -> None:
