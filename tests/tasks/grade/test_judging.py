@@ -65,3 +65,25 @@ def test_a_judge_goes_through_the_gateway_and_is_metered_apart(
         assert {row["requestor"] for row in rows} == {"judge"}
     after = grading.grade(replace(job, judge=line))
     assert after["error"]["type"] == "judge_failed"  # the line ended with the grade
+
+
+def test_a_judged_grade_has_longer_than_the_others(
+    tau2: Package, tau2_home: Path, processes: Processes, tmp_path: Path
+) -> None:
+    task = tasks_of(tau2_home, "airline")["0"]
+    criteria = {"actions": [], "nl_assertions": [ASSERTION], "reward_basis": ["NL_ASSERTION"]}
+    rows = greeting("airline").says("user", "Hi.").ends()
+    job = rows.job({**task, "evaluation_criteria": criteria})
+    judged = {"expectedOutcome": ASSERTION, "reasoning": "Seen.", "metExpectation": True}
+    model = judge_that_says(json.dumps({"results": [judged]}))
+    with Grading(seconds=0.001) as hasty:
+        with judge_line(processes.host(), model, tmp_path, "key") as (line, _):
+            assert hasty.grade(replace(job, judge=line))["solved"] is True
+        assert hasty.grade(rows.job(task))["error"]["type"] == "grader_died"
+
+
+def test_where_nothing_was_asked_nothing_is_kept(processes: Processes, tmp_path: Path) -> None:
+    with judge_line(processes.host(), judge_that_says("?"), tmp_path, "key") as (_, summary):
+        assert (tmp_path / "judge-1").is_dir()
+    assert (summary["model_calls"], summary["record"]) == (0, None)
+    assert not (tmp_path / "judge-1").exists()
