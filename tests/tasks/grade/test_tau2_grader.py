@@ -345,7 +345,7 @@ def test_a_reward_that_needs_a_judge_is_not_given_without_one(
     assert (grade["solved"], grade["score"]) == (None, None)
     assert grade["error"]["type"] == "judge_missing"
     assert "task 0 " in grade["error"]["message"]
-    assert "`judge`" in grade["error"]["message"]
+    assert "`judge: MODEL`" in grade["error"]["message"]
 
 
 def test_a_package_that_is_not_there_is_a_grader_error_that_says_what_to_do(
