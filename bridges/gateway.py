@@ -126,7 +126,7 @@ class Gateway:
                 upstream, journal, limits, budget_error, tell, missing, whose, beside
             )
         except ValueError:
-            self._scripted.forget(token)
+            await self._scripted.forget(token)
             raise
 
     async def close(self, token: str) -> dict[str, Any]:
@@ -134,7 +134,8 @@ class Gateway:
 
         Returns:
             model_calls, usage, cost, budget, waited_seconds, upstream_error, first_contact_at,
-            last_activity_at.
+            last_activity_at; of a scripted model also its `ledger` (`requests` that reached it, and
+            tokens by kind, by its own count), else None.
 
         Raises:
             KeyError: no such line.
@@ -149,8 +150,8 @@ class Gateway:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=1)
-        self._scripted.forget(token)
-        return line.summary()
+        ledger = await self._scripted.forget(token)
+        return line.summary() | {"ledger": ledger}
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request below `/m/`."""

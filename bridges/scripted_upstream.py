@@ -16,10 +16,11 @@ import sys
 from concurrent.futures import Future
 from typing import Any
 
-from bridges.channel import Channel, ChannelClosed
+from bridges.channel import Channel, ChannelClosed, RemoteError
 from suites.home import PROJECT
 
 START_SECONDS = 60.0
+LEDGER_SECONDS = 2.0
 _INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "SYSTEMROOT")
 
 
@@ -72,14 +73,22 @@ class ScriptedUpstream:
         self._secrets[token] = secret
         return f"http://127.0.0.1:{port}/s/{secret}/v1"
 
-    def forget(self, token: str) -> None:
-        """Drop an attempt's script; no-op for an attempt without one."""
+    async def forget(self, token: str) -> dict[str, int] | None:
+        """Drop an attempt's script.
+
+        Returns:
+            The ledger, this model's own count; None for an attempt without a script, and where the
+            process is gone.
+        """
         secret = self._secrets.pop(token, None)
-        if secret and self._process:
-            try:
-                self._process.channel.start("close", token=secret)
-            except ChannelClosed:
-                pass
+        if secret is None or self._process is None:
+            return None
+        try:
+            answer = asyncio.wrap_future(self._process.channel.start("close", token=secret))
+            ledger: dict[str, int] = await asyncio.wait_for(asyncio.shield(answer), LEDGER_SECONDS)
+        except (ChannelClosed, RemoteError, TimeoutError):
+            return None
+        return ledger
 
     def stop(self) -> None:
         """End the process; blocks until it is gone."""

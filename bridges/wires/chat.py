@@ -53,7 +53,8 @@ class Chat(OpenAI):
         if status >= 300:
             return Said(usage or NOTHING, error=f"status {status}: {message(document, body)}")
         error = strangeness(status, content_type, body, value)
-        if error is None and not document.get("choices"):
+        choices = document.get("choices")
+        if error is None and not (isinstance(choices, list) and choices):
             error = f"status {status} without choices: {quoted(body)}"
         return Said(usage, _count_tool_calls(document), error)
 

@@ -266,10 +266,10 @@ def connect(line: Line) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(urlsplit(line.url).netloc, timeout=60)
 
 
-def start(line: Line, body: Any) -> http.client.HTTPConnection:
+def start(line: Line, body: Any, path: str = "/chat/completions") -> http.client.HTTPConnection:
     """Send a request and do not wait for its answer."""
     connection = connect(line)
-    path = urlsplit(line.url).path + "/chat/completions"
+    path = urlsplit(line.url).path + path
     connection.request("POST", path, json.dumps(body).encode(), _headers({}))
     return connection
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
 from conversation_parts import SHOP, scripted, talk
 from host_parts import Bare, RunningHost
+from wire_forms import ASKED, Request
 
 from bridges.metering import NOTHING
 from bridges.scripted import Player
-from bridges.scripted_chat import asked_of, whole
+from bridges.scripted_behaviours import Asked
+from bridges.scripted_chat import whole
 
 GOLD = [
     {"tool": "look_up", "arguments": {"id": 1}, "requestor": "agent"},
@@ -24,6 +27,18 @@ GOLD = [
 VANDAL = {"tool": "refund", "arguments": {"n": 999}, "requestor": "agent"}
 SHOP_TOOLS = [{"type": "function", "function": {"name": t["name"]}} for t in SHOP["tools"]]
 SPEAKING = {"type": "function", "function": {"name": "mcp__user__respond_to_user"}}
+
+
+@pytest.fixture(autouse=True, params=list(ASKED))
+def wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """All of it holds on every wire."""
+    monkeypatch.setattr(sys.modules[__name__], "asked_of", ASKED[request.param])
+    return str(request.param)
+
+
+def asked_of(request: Request) -> Asked:
+    """As the wire under test has it."""
+    raise NotImplementedError
 
 
 def script(behaviour: str, way: str = "turns", **more: Any) -> dict[str, Any]:
