@@ -27,6 +27,7 @@ NO_MODEL: dict[str, Any] = {
     "budget": None,
     "waited_seconds": 0.0,
     "upstream_error": None,
+    "ledger": None,
 }
 """The model's part of a summary where the gateway had none."""
 USERS_PART = ("model_calls", "usage", "cost", "upstream_error", "waited_seconds")
