@@ -49,6 +49,9 @@ class Attempt:
     user_token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     user_tally: Tally = field(default_factory=Tally)
     user_endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    store_token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    store_endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    """The state store of a durable harness: reached by a token of its own, counted nowhere."""
     world: World | None = None
     has_model: bool = False
     conversation: Conversation | None = None
@@ -86,7 +89,8 @@ class Attempt:
         talk = self.conversation
         if talk is not None:
             await talk.stop()
-        endpoints = [*self.endpoints.values(), *self.user_endpoints.values()]
+        served = (self.endpoints, self.user_endpoints, self.store_endpoints)
+        endpoints = [endpoint for some in served for endpoint in some.values()]
         await asyncio.gather(*(endpoint.close() for endpoint in endpoints), return_exceptions=True)
         if talk is not None:
             talk.close(reason, detail)

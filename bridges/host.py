@@ -10,9 +10,9 @@ models'. When its flow is gone, whatever ended it, the host ends at once, and wi
 it started.
 
 Started as `python -m bridges.host --control-fd N`. On the control line (bridges/channel.py): event
-`ready` {port, contract}; verbs `prepare`, `open`, `say`, `state`, `close`, `stats` (`Host` says what
+`ready` {port, contract}; verbs `prepare`, `open`, `say`, `alarm`, `state`, `close`, `stats` (`Host` says what
 each takes and gives);
-events of the gateway (`budget`, `waiting`).
+events of the gateway (`budget`, `waiting`), and `calls` (see `Host.alarm`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ from bridges.conversation import Conversation, RespondToUser
 from bridges.conversation_tool import SERVER
 from bridges.functions import FunctionTools
 from bridges.journal import CONTRACT, Journal
-from bridges.server import Endpoint, refuse
+from bridges.server import Alarm, Endpoint, Tally, refuse
+from bridges.store import REQUESTOR, Store
+from bridges.store import SERVER as STORE
 from bridges.tau2 import Door, Worlds
 from bridges.users import Ask, asking, seated
 from bridges.workers import Worker, Zygote
@@ -100,6 +102,7 @@ class Host:
         model: dict[str, Any] | None = None,
         setup: dict[str, Any] | None = None,
         conversation: dict[str, Any] | None = None,
+        store: bool = False,
         **other: Any,
     ) -> dict[str, Any]:
         """Serve an attempt's tools and model, and let its user speak where it speaks first.
@@ -116,11 +119,13 @@ class Host:
                 `messages` (said before), `stops`, `max_steps`, `max_errors`, and `user`, which is
                 `{kind: scripted, opening, calls}`, `{kind: replay, messages}` or
                 `{kind: model, scenario, model, seed}` (`model` as the agent's).
+            store: whether the harness is given a state store (bridges/store.py).
             other: `try`, the try's number from 1.
 
         Returns:
             `{servers: [{name, url}], user_servers: [{name, url}], model_url: url | None,
             model_token: token}`; `user_servers` is for whoever plays the user from outside. With a
+            store also `store_url`, and with a
             conversation also `conversation: {messages, ended, turn}`: what the agent has to know of
             it so far as chat messages, why it is over already (else None), and how often the user
             has spoken. As long as the user's model takes for that, so long does this.
@@ -147,6 +152,8 @@ class Host:
             if model is not None:
                 await self._add_model(opened, token, key, model, limits, budget_error or {})
                 opened.has_model = True
+            if store:
+                await self._add_store(opened)
             if conversation is not None:
                 await self._add_conversation(opened, key, conversation, setup or {})
             if self._open.get(key) is not opened:
@@ -158,11 +165,14 @@ class Host:
             raise
         self._by_token[token] = opened, opened.endpoints
         self._by_token[opened.user_token] = opened, opened.user_endpoints
+        self._by_token[opened.store_token] = opened, opened.store_endpoints
+        stores = self._urls(opened.store_token, opened.store_endpoints)
         return {
             "servers": self._urls(token, opened.endpoints),
             "user_servers": self._urls(opened.user_token, opened.user_endpoints),
             "model_url": f"{self._base}/m/{token}/v1" if model is not None else None,
             "model_token": token,
+            **({"store_url": stores[0]["url"]} if stores else {}),
             **({"conversation": opened.conversation.told()} if opened.conversation else {}),
         }
 
@@ -192,6 +202,29 @@ class Host:
         opened.tally.touch()
         reply = await opened.conversation.say(text)
         return {**opened.conversation.told(), "reply": reply}
+
+    async def alarm(self, attempt: str, calls: int | None, **other: Any) -> None:
+        """Have an event `calls` {attempt, try, number} sent once the agent has had so many answers.
+
+        From then on no call of the agent is let in until this is said again: nothing is executed
+        between the last answer and the end of a harness that is killed for it.
+
+        Args:
+            attempt: the attempt key.
+            calls: how many answered tool calls from now on; None lifts the alarm that is set.
+            other: `try`, and `number`, which the event tells again.
+
+        Raises:
+            LookupError: no such attempt is open.
+        """
+        number, launch = int(other["try"]), other.get("number")
+        opened = self._open.get((attempt, number))
+        if opened is None:
+            raise LookupError(f"try {number} of {attempt} is not open")
+        if opened.tally.alarm is not None:
+            opened.tally.alarm.lift()
+        event = {"event": "calls", "attempt": attempt, "try": number, "number": launch}
+        opened.tally.alarm = Alarm(calls, lambda: self._notify(event)) if calls else None
 
     async def close(
         self, attempt: str, reason: str | None = None, detail: str = "", **other: Any
@@ -291,6 +324,11 @@ class Host:
             )
             await users.start()
 
+    async def _add_store(self, attempt: Attempt) -> None:
+        endpoint = Endpoint(STORE, Store(), None, attempt.journal, Tally(), REQUESTOR)
+        attempt.store_endpoints[STORE] = endpoint
+        await endpoint.start()
+
     async def _add_conversation(
         self,
         attempt: Attempt,
@@ -356,6 +394,7 @@ class Host:
     ) -> dict[str, Any]:
         self._by_token.pop(attempt.token, None)
         self._by_token.pop(attempt.user_token, None)
+        self._by_token.pop(attempt.store_token, None)
         return await attempt.end(self._gateway, reason, detail)
 
     # ------------------------------------------------------------ HTTP
@@ -406,6 +445,7 @@ async def serve(control: socket.socket) -> None:
         "prepare": host.prepare,
         "open": host.open,
         "say": host.say,
+        "alarm": host.alarm,
         "state": host.state,
         "close": host.close,
         "stats": host.stats,

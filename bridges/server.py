@@ -60,6 +60,38 @@ _SECURITY = TransportSecuritySettings(
 )
 
 
+class Alarm:
+    """Tells once when so many calls have been answered, and lets no further call in until it is lifted.
+
+    What comes after the last call is held at the door, before it is journaled: it never reaches an
+    environment, so where a harness is killed on purpose nothing of it is in doubt but what it knew.
+
+    Args:
+        calls: how many answers from now on.
+        ring: called once they were given.
+    """
+
+    def __init__(self, calls: int, ring: Callable[[], None]) -> None:
+        self._left = calls
+        self._ring = ring
+        self._lifted = asyncio.Event()
+
+    def lift(self) -> None:
+        """Let everybody in."""
+        self._lifted.set()
+
+    async def door(self) -> None:
+        """Wait, if the last call has been answered."""
+        if self._left <= 0:
+            await self._lifted.wait()
+
+    def answered(self) -> None:
+        """Count one."""
+        self._left -= 1
+        if self._left == 0:
+            self._ring()
+
+
 @dataclass
 class Tally:
     """What one attempt's clients did, over all its endpoints. Times are Unix seconds."""
@@ -68,6 +100,8 @@ class Tally:
     last_activity_at: float | None = None
     tool_calls: int = 0
     tool_errors: int = 0
+    alarm: Alarm | None = None
+    """Set where a launch is to be cut short after so many calls."""
 
     def touch(self) -> None:
         """Note that the attempt is alive."""
@@ -297,6 +331,8 @@ class Endpoint:
 
     async def call(self, name: str, sent: Sent) -> Answer:
         """Journal a call, answer it, journal the answer."""
+        if self._tally.alarm is not None:
+            await self._tally.alarm.door()
         tool = self._by_name.get(name)
         call = self._journal.append(
             "bridge",
@@ -386,6 +422,8 @@ class Endpoint:
         )
         if not self._open:
             self._drained.set()
+        if self._tally.alarm is not None and answer.status != "cancelled":
+            self._tally.alarm.answered()
 
 
 async def refuse(

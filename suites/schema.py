@@ -355,9 +355,10 @@ class BudgetError(Frozen):
 class Phase(Frozen):
     """One launch of a harness that runs in several over one HOME (durable resume)."""
 
-    command: tuple[str, ...]
+    command: tuple[str, ...] = Field(min_length=1)
     kill_after: int | None = Field(default=None, ge=1)
-    """Kill this phase after so many tool calls."""
+    """Kill this phase, and all it started, once so many of its tool calls have been answered. Where it ends
+    before that by itself, its end is the end of the attempt."""
 
 
 ExitMeaning = Literal[
@@ -389,6 +390,9 @@ class Harness(Frozen):
     resume: tuple[str, ...] = ()
     """argv of every turn after the first, for `conversation: resume`."""
     phases: tuple[Phase, ...] = ()
+    """Launches in place of `command`, one after the other, over one HOME, working directory and store."""
+    store: bool = False
+    """Whether it is given a state store that outlives its launches (`store_url`; bridges/store.py)."""
     telemetry: dict[str, Any] = Field(default_factory=dict)
     version_command: tuple[str, ...] | None = None
     version: str | None = None
@@ -428,9 +432,19 @@ class Harness(Frozen):
     def _has_something_to_run(self) -> Harness:
         if not self.command and not self.phases and self.warm is None:
             raise ValueError("needs `command`, `phases` or `warm`")
+        if self.phases:
+            self._check_phases()
         if bool(self.resume) != (self.conversation == "resume"):
             raise ValueError("`conversation: resume` and the command `resume` go together")
         return self
+
+    def _check_phases(self) -> None:
+        if self.command or self.warm is not None:
+            raise ValueError("`phases` stand in place of `command` and `warm`")
+        if self.conversation in ("turns", "resume"):
+            raise ValueError(f"`phases` and `conversation: {self.conversation}` exclude each other")
+        if self.phases[-1].kill_after is not None:
+            raise ValueError("the last phase ends by itself: `kill_after` has no place there")
 
 
 # ---------------------------------------------------------------- models

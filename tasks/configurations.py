@@ -149,8 +149,9 @@ class Configured:
                 "folder",
             },
         )
-        if not told["resume"]:  # younger than the keys of older attempts
-            del told["resume"]
+        for young in ("resume", "store"):  # younger than the keys of older attempts
+            if not told[young]:
+                del told[young]
         return {**told, "version": self.version, "sources": self.sources}
 
     @cached_property

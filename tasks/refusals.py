@@ -41,8 +41,6 @@ def refusal(
     """Why this cell cannot be run, in words; None if it can."""
     if sweep.isolation != "process":
         return f"isolation {sweep.isolation!r} is not built yet; `process` is"
-    if harness.phases:
-        return f"the harness {harness.name} runs in phases, which are not built yet"
     if harness.wire not in SUPPORTED_WIRES:
         return (
             f"the harness {harness.name} speaks the {harness.wire} wire, which the gateway does not"

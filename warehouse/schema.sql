@@ -204,7 +204,7 @@ create table tool_calls (
     seq bigint,                      -- place in the one order of the try's tool and model rows
     bundle_hash varchar,             -- the bundle; NULL: interrupted
     turn bigint,                     -- turn of the conversation; 0 without one
-    requestor varchar,               -- agent or user
+    requestor varchar,               -- agent, user or store
     called_at timestamp,             -- when it came in
     server varchar,                  -- the bridge
     tool varchar,                    -- name as it was sent

@@ -176,16 +176,22 @@ class Turns:
         stdout = self._folder / "turns" / f"{turn:03d}.stdout"
         stderr = stdout.with_suffix(".stderr")
         report = self._launch(told_in_turn(self._job.task, transcript, turn), stdout, stderr)
-        told = {"turn": turn, **{name: report.get(name) for name in _RECORDED}}
+        told = {"turn": turn, **{name: report.get(name) for name in RECORDED}}
         self.launches.append(told)
-        for part in (stdout, stderr):
-            with (self._folder / part.suffix[1:]).open("ab") as whole:
-                whole.write(part.read_bytes() if part.exists() else b"")
+        join(self._folder, stdout, stderr)
         text = stdout.read_bytes().decode("utf-8", "replace") if stdout.exists() else ""
         return report, said(self._job.harness, text)
 
 
-_RECORDED = ("exit_code", "signal", "started_at", "ended_at", "cpu_s", "stdout_bytes")
+RECORDED = ("exit_code", "signal", "started_at", "ended_at", "cpu_s", "stdout_bytes")
+"""What of a launch's report stands in the record, where there are several launches."""
+
+
+def join(folder: Path, *parts: Path) -> None:
+    """Add what one launch printed (`….stdout`, `….stderr`) to the whole (`stdout`, `stderr`)."""
+    for part in parts:
+        with (folder / part.suffix[1:]).open("ab") as whole:
+            whole.write(part.read_bytes() if part.exists() else b"")
 
 
 def said(harness: Harness, stdout: str) -> str:

@@ -50,6 +50,7 @@ VARIABLES = (
     "model_root",
     "model",
     "model_token",
+    "store_url",
     "workdir",
     "home",
     "deadline",
@@ -121,12 +122,14 @@ class Told:
         prompt: the same as one text.
         message: the newest message of the user; "" where there is none.
         turn: which turn of the agent this is, from 1; 1 where there are no turns.
+        phase: which phase of the harness, from 1; 1 where there are none.
     """
 
     messages: list[dict[str, Any]]
     prompt: str
     message: str = ""
     turn: int = 1
+    phase: int = 1
 
     @classmethod
     def of(cls, task: Task) -> Told:
@@ -172,7 +175,7 @@ def invocation(
     """Write the files and render the command of one launch.
 
     Args:
-        opened: the host's answer to `open` (servers, model_url, model_token).
+        opened: the host's answer to `open` (servers, model_url, model_token, store_url).
         deadline: unix seconds, told to the harness.
         marker: value of DYNO_ATTEMPT, by which left-over processes are found without namespaces.
 
@@ -202,6 +205,7 @@ def invocation(
         "model_root": (opened.get("model_url") or "").removesuffix("/v1"),
         "model": model_id,
         "model_token": opened.get("model_token") or "",
+        "store_url": opened.get("store_url") or "",
         "workdir": str(place.work),
         "home": str(place.home),
         "deadline": deadline,
@@ -212,7 +216,7 @@ def invocation(
         "settings": harness.settings,
     }
     again = harness.conversation == "resume" and told.turn > 1
-    for name, text in () if again else harness.files.items():
+    for name, text in () if again or told.phase > 1 else harness.files.items():
         target = place.root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(render(text, values))
@@ -222,6 +226,9 @@ def invocation(
         stdin.write_text(render(harness.stdin, values), "utf-8", "surrogatepass")
     warm = harness.warm
     name, command = ("resume", harness.resume) if again else ("command", harness.command)
+    if harness.phases:
+        name = f"phases[{told.phase - 1}].command"
+        command = harness.phases[told.phase - 1].command
     call = Invocation(
         argv=[render(part, values) for part in command],
         env=_environment(harness, place, values, marker),

@@ -6,7 +6,7 @@
       stop; the kill ladder) · host.close · what does this ending mean? · keep what is left · seal
 
 Where the harness holds a conversation turn by turn, render, launch and supervise come again for each of
-its turns (`converse.py`), under one deadline.
+its turns (`converse.py`), and where it runs in phases for each of those (`phases.py`), under one deadline.
 
 A try always leaves a sealed bundle unless this process is killed; then the folder without
 `attempt.json` says so (`interrupted`). An infrastructure error is sealed too, is never published, and is
@@ -28,6 +28,7 @@ from tasks.attempt.collect import keep_files
 from tasks.attempt.endings import judge, natural, reason_for
 from tasks.attempt.environment import Invocation, Place, Told, invocation
 from tasks.attempt.job import Done, Job, Workshop
+from tasks.attempt.phases import Phases
 from tasks.attempt.policy import ENDINGS, InfrastructureError
 from tasks.attempt.supervision import Watch
 from warehouse.evidence import Bundle
@@ -112,7 +113,8 @@ class Life:
         """The launcher's, one a launch."""
         self.told: list[telemetry.Told] = []
         """What the harness said of itself, one a launch."""
-        self.turns: converse.Turns | None = None
+        self.several: converse.Turns | Phases | None = None
+        """Where the harness is launched more than once."""
         self.error: InfrastructureError | None = None
         self.started_at = time.time()
         self.ended_at = self.started_at
@@ -140,10 +142,9 @@ class Life:
             if self.job.takes_turns:
                 self._hold_turns(talk)
             elif talk is None:
-                self._launch(Told.of(self.job.task), *self._outputs())
+                self._run(Told.of(self.job.task))
             elif talk["ended"] is None:
-                told = converse.told_by_tool(self.job.task, talk["messages"])
-                self._launch(told, *self._outputs())
+                self._run(converse.told_by_tool(self.job.task, talk["messages"]))
         finally:
             self.ended_at = time.time()
             self._close()
@@ -152,7 +153,7 @@ class Life:
         assert self.host is not None
         job, task = self.job, self.job.task
         talk = converse.terms(job, self._described)
-        optional = {"setup": task.setup, "conversation": talk}
+        optional = {"setup": task.setup, "conversation": talk, "store": job.harness.store or None}
         future = self.host.start(
             "open",
             attempt=job.key,
@@ -217,8 +218,20 @@ class Life:
             }
         return described
 
-    def _outputs(self) -> tuple[Path, Path]:
-        return self.folder / "stdout", self.folder / "stderr"
+    def _run(self, told: Told) -> None:
+        """All launches of a harness that is told everything at once."""
+        if not self.job.harness.phases:
+            self._launch(told, self.folder / "stdout", self.folder / "stderr")
+            return
+        host = self.host
+        assert host is not None
+
+        def alarm(calls: int | None, number: int) -> None:
+            who = {"attempt": self.job.key, "try": self.number}
+            host.call("alarm", **who, calls=calls, number=number, timeout=30)
+
+        self.several = phases = Phases(self.job, self.watch, self.folder, self._launch, alarm)
+        phases.run(told)
 
     def _launch(self, told: Told, stdout: Path, stderr: Path) -> dict[str, Any]:
         """Run the harness once, watched over, and keep the launcher's report."""
@@ -285,8 +298,8 @@ class Life:
                 host.start("say", attempt=self.job.key, **{"try": self.number}, text=text)
             )
 
-        self.turns = converse.Turns(self.job, self.watch, self.folder, self._launch, say)
-        self.turns.hold(talk)
+        self.several = turns = converse.Turns(self.job, self.watch, self.folder, self._launch, say)
+        turns.hold(talk)
 
     def _close(self) -> None:
         """Have the host settle the attempt's record, and say how a conversation ended that has not."""
@@ -357,7 +370,7 @@ class Life:
             "host": self.summary,
             "output": self._output(),
             "reported": self._reported(),
-            **({"launches": self.turns.launches} if self.turns else {}),
+            **({"launches": self.several.launches} if self.several else {}),
         }
 
     def _ending(self) -> tuple[Ending, str, str | None]:

@@ -33,12 +33,16 @@ class Watch:
         stopped_for: why what ran was ended: `timeout`, `budget`, `stop` or `host_lost`; None if all
             ended by itself.
         budget_spent: True once a model call was refused for the budget.
+        phase: the phase that is running, where it is to be killed after so many tool calls; else None.
+        cut_short: True once that phase was sent SIGKILL for it, which is no end of the try.
     """
 
     def __init__(self, stopping: threading.Event) -> None:
         self.events: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.stopped_for: str | None = None
         self.budget_spent = False
+        self.phase: int | None = None
+        self.cut_short = False
         self.deadline = float("inf")
         self._stopping = stopping
         self._waited = 0.0
@@ -52,6 +56,8 @@ class Watch:
         """Take what the host says of this try; called in the reader's thread."""
         if event["event"] in ("budget", "host_lost"):
             self.events.put(event["event"])
+        elif event["event"] == "calls":
+            self.events.put(f"calls {event['number']}")
         elif event["event"] == "waiting":
             self._waited = event["waited_seconds"]
             self._waiting_since = time.time() if event["waiting"] else None
@@ -78,6 +84,9 @@ class Watch:
                 self._end(launcher, future, "budget", TERM_GRACE, patience=BUDGET_GRACE)
             elif event == "host_lost":
                 self._end(launcher, future, "host_lost", 0.2)
+            elif event == f"calls {self.phase}":  # of an earlier phase it comes too late
+                self.cut_short = True
+                self._signal(launcher, future, "KILL", 60.0)
             elif event == "deadline" and self.left() <= 0:
                 self._end(launcher, future, "timeout", TERM_GRACE)
         try:
@@ -118,17 +127,23 @@ class Watch:
     ) -> None:
         """The kill ladder: wait, SIGTERM, wait, SIGKILL of all there is, and wait for the proof."""
         self.stopped_for = self.stopped_for or why
-        number = future.number  # type: ignore[attr-defined]
         for name, seconds in ((None, patience), ("TERM", grace), ("KILL", 60.0)):
-            if name:
-                launcher.call("signal", launch=number, name=name, timeout=30)
-            until = time.time() + seconds
-            while not future.done() and time.time() < until:
-                if name is None and self._stopping.is_set():
-                    break
-                try:
-                    future.exception(timeout=min(0.5, max(0.0, until - time.time())))
-                except TimeoutError:
-                    continue
-            if future.done():
+            if self._signal(launcher, future, name, seconds):
                 return
+
+    def _signal(
+        self, launcher: Channel, future: Future[dict[str, Any]], name: str | None, seconds: float
+    ) -> bool:
+        """One rung: the signal (None: only patience), and so long to end by it; whether it has."""
+        if name:
+            number = future.number  # type: ignore[attr-defined]
+            launcher.call("signal", launch=number, name=name, timeout=30)
+        until = time.time() + seconds
+        while not future.done() and time.time() < until:
+            if name is None and self._stopping.is_set():
+                break
+            try:
+                future.exception(timeout=min(0.5, max(0.0, until - time.time())))
+            except TimeoutError:
+                continue
+        return future.done()
