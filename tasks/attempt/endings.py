@@ -52,6 +52,8 @@ def judge(
     talk = summary.get("conversation") or {}
     said = _said(report)
     lost = _surroundings(task, report, summary, stopped_for, said)
+    if lost and lost[0] == "bridge_unlisted" and own.error_class in SAYS_WHY:
+        lost = None
     if not lost and own.ending == "timeout" and seconds:
         lost = _slow_user(summary, seconds)
     if lost:
@@ -72,6 +74,9 @@ def judge(
         return Verdict("crashed", f"{talk['detail']} ({said})")
     return own
 
+
+SAYS_WHY = ("harness_missing", "harness_config")
+"""Its own end tells why it never listed its tools: it did not start, and no other try will."""
 
 CUT_OFF = ("max_steps", "too_many_errors")
 """Ends of a conversation that are the end of what it may use."""

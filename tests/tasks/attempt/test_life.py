@@ -155,6 +155,7 @@ def test_harness_that_fails_at_once_is_quoted(bench: Bench, shell: Shell) -> Non
         (CALL + "kill -9 $$", "harness_killed"),
         (CALL + "exit 137", "harness_killed"),
         (CALL + "exit 127", "harness_missing"),
+        ("no-such-program", "harness_missing"),
         (CALL + "exit 44", "harness_infra"),
     ],
 )
