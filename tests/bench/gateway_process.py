@@ -13,11 +13,11 @@ from bridges.gateway import Gateway
 from bridges.journal import Journal
 
 
-async def serve(upstream: str, folder: Path) -> None:
+async def serve(upstream: str, folder: Path, wire: str) -> None:
     """Serve one line, `/m/token/v1`, until stdin ends; prints the port."""
     gateway = Gateway(lambda event: None)
     await gateway.start()
-    model = {"endpoint": upstream, "model": "m", "name": "m", "wire": "chat", "prices": None}
+    model = {"endpoint": upstream, "model": "m", "name": "m", "wire": wire, "prices": None}
     await gateway.open("token", Journal(folder, 1), model, {}, {}, "key", 1)
     config = uvicorn.Config(gateway, port=0, lifespan="off", log_level="critical", access_log=False)
     server = uvicorn.Server(config)
@@ -32,4 +32,4 @@ async def serve(upstream: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(sys.argv[1], Path(sys.argv[2])))
+    uvloop.run(serve(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))
