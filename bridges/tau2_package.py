@@ -58,6 +58,7 @@ class Tau2:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._pristine: dict[str, Any] = {}
+        self._constructors: dict[str, Callable[..., Any]] = {}
 
     @property
     def data(self) -> Path:
@@ -101,10 +102,14 @@ class Tau2:
         return {name: db for name, db in found.items() if db is not None and name in takes}
 
     def _constructor(self, domain: str) -> Callable[..., Any]:
+        known = self._constructors.get(domain)
+        if known is not None:
+            return known
         module = self.module(f"domains.{domain}.environment")
         constructor: Callable[..., Any] = module.get_environment
         if "retrieval_variant" in inspect.signature(constructor).parameters:
-            return partial(constructor, retrieval_variant=OFFLINE_RETRIEVAL)
+            constructor = partial(constructor, retrieval_variant=OFFLINE_RETRIEVAL)
+        self._constructors[domain] = constructor
         return constructor
 
 

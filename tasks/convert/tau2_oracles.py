@@ -2,8 +2,8 @@
 
 Claim: an oracle that is not marked `unsolvable` passes, because its conversation has been played and
 judged; one that is marked fails for the reason it carries. A vandal's call is one that was seen to cost
-the task, by the grader or by upstream's own assertions on the world it leaves; only where none of those
-offered does, it is merely legal.
+the task, by the grader, or by the world it leaves (`tau2_upstream.Domain._costs`); only where none of
+those offered does, it is merely legal.
 
 The conversation that is judged is the shortest there is: greeting, what the user wants, the gold calls of
 both in their order with the results that upstream's world gave, the answer, and the user's stop.
@@ -11,6 +11,7 @@ both in their order with the results that upstream's world gave, the answer, and
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,7 +29,9 @@ REQUESTORS: dict[str, Literal["agent", "user"]] = {"assistant": "agent", "user":
 NEEDS_JUDGE = "NL_ASSERTION"
 STOP = "###STOP###"
 FOR_TWO = 500
-"""Conversations from which on two processes judge them."""
+"""Tasks from which on two processes judge them: to start the second takes as long as some hundred."""
+SHARE = 32
+"""Conversations a judge is given at once."""
 
 
 def make_oracle(task: Mapping[str, Any]) -> Oracle:
@@ -100,9 +103,17 @@ class Proof:
             InputError: the grader could not judge.
         """
         fresh = [(n, task) for n, task in tasks if (domain, n) not in self._known]
-        runs = self._upstream.run(domain, [(n, 0) for n, _ in fresh])
-        cases = [_Case(n, task, run) for (n, task), run in zip(fresh, runs, strict=True)]
-        reasons = self._reasons([case for case in cases if case.failed is None], vandal=False)
+        cases: list[_Case] = []
+
+        def played() -> Iterator[_Case]:
+            runs = self._upstream.playing(domain, [(n, 0) for n, _ in fresh])
+            for (n, task), run in zip(fresh, runs, strict=True):
+                cases.append(_Case(n, task, run))
+                if run["failed"] is None:
+                    yield cases[-1]
+
+        judges = self._judges if len(fresh) >= FOR_TWO else self._judges[:1]
+        reasons = self._reasons(played(), judges, vandal=False)
         solved = []
         for case in cases:
             reason = case.failed or reasons[case.number]
@@ -122,7 +133,7 @@ class Proof:
         spared: dict[int, Mapping[str, Any]] = {}
         while cases := [case for case in cases if case.write is not None]:
             unknown = [case for case in cases if case.write and case.write["costs"] is None]
-            reasons = self._reasons(unknown, vandal=True)
+            reasons = self._reasons(unknown, self._judges[:1], vandal=True)
             left = []
             for case in cases:
                 assert case.write is not None
@@ -136,21 +147,30 @@ class Proof:
             runs = self._upstream.run(domain, asked)
             cases = [replace(case, run=run) for case, run in zip(left, runs, strict=True)]
 
-    def _reasons(self, cases: Sequence[_Case], *, vandal: bool) -> dict[int, str | None]:
-        """Why the grader did not pass each case, by its number; None where it did."""
-        # Several thousand of telecom's take long enough for both of two cores to be worth it.
-        parts = (cases,) if len(cases) < FOR_TWO else (cases[::2], cases[1::2])
+    def _reasons(
+        self, cases: Iterable[_Case], judges: Sequence[Grading], *, vandal: bool
+    ) -> dict[int, str | None]:
+        """Why the grader did not pass each case, by its number; None where it did.
 
-        def judged(judge: Grading, part: Sequence[_Case]) -> list[dict[str, Any]]:
-            return list(judge.grade_bundles(c.job(self._dataset, vandal=vandal) for c in part))
+        Cases are judged while those after them are still being played.
+        """
 
-        with ThreadPoolExecutor(len(parts)) as pool:
-            answers = list(pool.map(judged, self._judges, parts))
-        return {
-            case.number: reason_of(case.task.id, grade)
-            for part, grades in zip(parts, answers, strict=True)
-            for case, grade in zip(part, grades, strict=True)
-        }
+        def judged(judge: Grading, share: Sequence[_Case]) -> dict[int, str | None]:
+            grades = judge.grade_bundles(case.job(self._dataset, vandal=vandal) for case in share)
+            return {
+                case.number: reason_of(case.task.id, grade)
+                for case, grade in zip(share, grades, strict=True)
+            }
+
+        waiting, turns = iter(cases), itertools.cycle(judges)
+        found: dict[int, str | None] = {}
+        with ThreadPoolExecutor(len(judges)) as pool:
+            answers = []
+            while share := list(itertools.islice(waiting, SHARE)):
+                answers.append(pool.submit(judged, next(turns), share))
+            for answer in answers:
+                found |= answer.result()
+        return found
 
 
 @dataclass(frozen=True)

@@ -134,26 +134,47 @@ class Domain:
 
     def _write(self, env: Any, number: int, passed_over: int) -> dict[str, Any] | None:
         """The next forbidden write that the world carries out."""
+        gold = self._state(env) if self._is_compared(number) else None
         writes = list(enumerate(forbidden_writes(self.name, env, self.raw[number])))
         for place, (tool, arguments) in writes[passed_over:]:
             written = self._call(env, tool, arguments, "assistant")
             if not written["error"]:
-                return {**written, "place": place, "costs": self._costs(env, number)}
+                return {**written, "place": place, "costs": self._costs(env, number, gold)}
+            gold = None  # a write that failed may have left something
         return None
 
-    def _costs(self, env: Any, number: int) -> bool | None:
-        """Whether a world so changed costs the task, as far as upstream's assertions on it tell.
+    def _costs(self, env: Any, number: int, gold: tuple[Any, Any] | None) -> bool | None:
+        """Whether a world so changed costs the task, if gold passes; None: only the grader can tell.
 
-        A reward is a product: one assertion that fails makes it 0, whatever the rest. Where nothing else
-        of it looks at the world, assertions that hold leave it as gold had it.
+        A reward is a product: one part that fails makes it 0, whatever the rest. Gold that passes leaves
+        the databases that upstream compares with, so a write that leaves others fails that comparison;
+        and an assertion on the world that fails now fails then. Where nothing of the reward looks at
+        databases, assertions that hold leave it as gold had it.
         """
-        criteria = self.tasks[number].evaluation_criteria
-        basis = {part.value for part in criteria.reward_basis} if criteria else set()
+        basis = self._basis(number)
+        if gold is not None and self._state(env) != gold:
+            return True
         if "ENV_ASSERTION" in basis:
-            checks = criteria.env_assertions or []
+            checks = self.tasks[number].evaluation_criteria.env_assertions or []
             if not all(env.run_env_assertion(c, raise_assertion_error=False) for c in checks):
                 return True
         return None if "DB" in basis else False
+
+    def _is_compared(self, number: int) -> bool:
+        """Whether the reward rests on databases that upstream compares: only where gold is stated."""
+        criteria = self.tasks[number].evaluation_criteria
+        return "DB" in self._basis(number) and criteria.actions is not None
+
+    def _basis(self, number: int) -> set[str]:
+        """What the reward is a product of."""
+        criteria = self.tasks[number].evaluation_criteria
+        return {part.value for part in criteria.reward_basis} if criteria else set()
+
+    @staticmethod
+    def _state(env: Any) -> tuple[Any, Any]:
+        """What upstream compares of two worlds, taken when it takes it: both sides in step."""
+        env.sync_tools()
+        return env.get_db_hash(), env.get_user_db_hash()
 
     def _call(
         self, env: Any, tool: str, arguments: Mapping[str, Any], requestor: str

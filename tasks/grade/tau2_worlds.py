@@ -47,6 +47,7 @@ class Worlds:
         self._databases = tau2.databases(domain)
         self._moulds = {name: mould_of(db) or Mould(db) for name, db in self._databases.items()}
         pristine = tau2.pristine(domain)
+        _read_once(tau2.module(f"domains.{domain}.environment"))
         self._kept = [
             (owner, name, mould)
             for toolkit in (pristine.tools, pristine.user_tools)
@@ -67,6 +68,26 @@ class Worlds:
         databases = {name: mould.cast() for name, mould in self._moulds.items()}
         environment = self._tau2.environment(self._domain, **databases, **arguments)
         return World(environment, self._databases, self._moulds)
+
+
+def _read_once(module: Any) -> None:
+    """Let upstream's constructor of a domain read its policy's files once a process, as its databases."""
+    load_file = getattr(module, "load_file", None)
+    if load_file is None or hasattr(load_file, "texts"):
+        return
+    texts: dict[str, str] = {}
+
+    def remembered(path: Any, **arguments: Any) -> Any:
+        known = texts.get(str(path)) if not arguments else None
+        if known is not None:
+            return known
+        value = load_file(path, **arguments)
+        if type(value) is str and not arguments:  # what cannot change may be given to everybody
+            texts[str(path)] = value
+        return value
+
+    remembered.texts = texts  # type: ignore[attr-defined]
+    module.load_file = remembered
 
 
 class World:

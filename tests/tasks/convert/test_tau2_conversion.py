@@ -25,7 +25,11 @@ from tasks.convert.tau2 import (
     describe_benchmark,
     write,
 )
+from tasks.convert.tau2_asking import Upstream
+from tasks.convert.tau2_oracles import rows_of
+from tasks.grade.client import Grading
 from tasks.grade.graders import validate_grade
+from tasks.grade.jobs import Job, native_names
 
 SIZES = {
     "retail": 114,
@@ -252,6 +256,33 @@ def test_a_vandals_call_is_legal_and_the_tasks_it_does_not_cost_are_named(
     assert tau2_converted["mock"].unspoilt == (
         "create_task_1_nl_eval",
     )  # its reward looks at nothing
+
+
+@pytest.mark.parametrize("name", ["retail", "airline", "mock", "telecom-full"])
+def test_the_grader_fails_what_the_world_was_seen_to_cost(
+    tau2_converted: dict[str, Converted], tau2: Package, grading: Grading, name: str
+) -> None:
+    """A world that gold's databases or an assertion's are not is not judged when it is converted."""
+    tasks = tau2_converted[name].tasks[:: len(tau2_converted[name].tasks) // 8]
+    domain = describe_benchmark().categories[name].domain
+    ids = [task["id"] for task in upstream_tasks(tau2, domain)]
+    upstream = Upstream(tau2.folder)
+    try:
+        runs = upstream.run(domain, [(ids.index(raw(task)["id"]), 0) for task in tasks])
+    finally:
+        upstream.close()
+    jobs = []
+    for task, run in zip(tasks, runs, strict=True):
+        assert task.oracle is not None
+        if task.oracle.unsolvable or run["vandal"] is None or not run["vandal"]["costs"]:
+            continue
+        for calls in (run["gold"], [*run["gold"], run["vandal"]]):
+            rows = rows_of(task, calls, task.oracle.answer)
+            names = native_names(task)
+            jobs.append(Job(task.id, "tau2", task.grade.spec, names, dataset="26.3", rows=rows))
+    assert len(jobs) >= 6
+    solved = [grade["solved"] for grade in grading.grade_bundles(jobs)]
+    assert solved == [True, False] * (len(jobs) // 2)
 
 
 def test_telecoms_index_is_the_mean_over_its_tasks_as_upstream_has_it(
