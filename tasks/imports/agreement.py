@@ -42,7 +42,19 @@ class Agreement:
             text += f"; {self.unmapped} left out: no task"
         if self.unknown:
             text += f"; {len(self.unknown)} could not be compared"
-        return [text, *(f"  {line}" for line in (*self.disagree, *self.unknown))]
+        return [text, *(f"  {line}" for line in (*self.disagree, *_grouped(self.unknown)))]
+
+
+def _grouped(lines: Iterable[str]) -> list[str]:
+    """Lines `who: why`, those with one reason as one."""
+    by_reason: dict[str, list[str]] = {}
+    for line in lines:
+        who, _, why = line.partition(": ")
+        by_reason.setdefault(why, []).append(who)
+    return [
+        f"{who[0]}{f' and {len(who) - 1} more' if len(who) > 1 else ''}: {why}"
+        for why, who in by_reason.items()
+    ]
 
 
 def agreements(evidence: Evidence, sweeps: Iterable[str]) -> list[Agreement]:
@@ -68,7 +80,10 @@ def _agreement(evidence: Evidence, manifest: dict[str, Any]) -> Agreement:
         grades = evidence.grades(attempt["key"])
         published = [grade for grade in grades if grade["grader"] == GRADER]
         ours = [grade for grade in grades if grade["grader"] != GRADER]
-        ours.sort(key=lambda grade: grade["graded_at"])
+        if ours:  # a grader that could not be asked takes no verdict of its version back
+            version = ours[-1]["grader_version"]
+            ours = [grade for grade in ours if grade["grader_version"] == version]
+            ours.sort(key=lambda grade: (grade["score"] is not None, grade["graded_at"]))
         if not published or published[-1]["score"] is None:
             unknown.append(f"{label}: no reward was published")
         elif not ours:

@@ -164,6 +164,15 @@ def test_the_highest_version_of_a_grader_decides(maker: Maker, loaded: Any) -> N
     assert ask(maker, "select count(*) from grades") == [(2,)]
 
 
+def test_a_grader_that_could_not_be_asked_takes_no_verdict_back(maker: Maker, loaded: Any) -> None:
+    [planned] = maker.sweep([make_suite(categories={"simple_python": 1})], [NOISY])
+    bundle = maker.attempt(planned, True)
+    maker.grade(planned.key, bundle, None, graded_at="2099-01-01T00:00:00Z")
+    loaded(maker)
+    assert ask(maker, "select outcome from attempts") == [("solved",)]
+    assert ask(maker, "select count(*) from grades") == [(2,)]
+
+
 def test_a_grade_of_another_bundle_does_not_count(maker: Maker, loaded: Any) -> None:
     [planned] = maker.sweep([make_suite(categories={"simple_python": 1})], [NOISY])
     lost = maker.attempt(planned, error="host_lost")

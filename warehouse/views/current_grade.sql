@@ -1,4 +1,5 @@
 -- A grade is current if no newer version of its grader has judged the same bundle against the same spec.
+-- A grader that could not be asked (its package was gone) does not take back what that version has said.
 with
 
 counting_tries as (
@@ -37,6 +38,7 @@ qualify row_number() over (
     partition by attempt_key, grader, spec_hash
     order by
         try_cast(regexp_extract_all(grader_version, '\d+') as bigint[]) desc nulls last,
+        (solved is null),
         graded_at desc nulls last,
         grade_file desc
 ) = 1
