@@ -44,7 +44,7 @@ env:
 # What it prints its version with: a result without an exact version is not a result.
 version_command: [my-agent, --version]
 
-wire: chat            # what it says to the model: chat, responses (OpenAI), messages (Anthropic); none: its own login
+wire: chat            # what it says to the model: chat, responses or messages; none: its own login
 speaks: [mcp]         # how it reaches tools: mcp, or shell (each tool is then `tool NAME JSON` on PATH)
 
 # Optional:

@@ -352,6 +352,31 @@ def anthropic_client(line: Line) -> anthropic.Anthropic:
     return anthropic.Anthropic(base_url=root, api_key="t", max_retries=0)
 
 
+@pytest.mark.parametrize("body", [b"", b"{broken"])
+def test_a_request_that_cannot_be_read_is_the_upstreams_to_refuse(
+    gateway: Mounted, upstream: Upstream, wire: Spoken, body: bytes
+) -> None:
+    upstream.replies = [Reply.json(wire.error(400), 400)]
+    line = gateway.open(wire.model(upstream, parameters={"temperature": 0}))
+    assert post(line, body, wire.path)[0] == 400
+    assert upstream.bodies == [body]
+    assert line.close()["upstream_error"] is None, "the request is the harness's doing"
+    line = gateway.open(model("scripted:null", wire=wire.name))
+    status, data = post(line, body, wire.path)
+    assert (status, "cannot be read" in json.loads(data)["error"]["message"]) == (400, True)
+
+
+def test_a_reply_that_is_nested_too_deep_is_passed_on(
+    gateway: Mounted, upstream: Upstream, wire: Spoken
+) -> None:
+    deep = b'{"x":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+    for reply in (Reply([deep]), Reply([b"data: " + deep + b"\n\n"], headers=EVENTS)):
+        upstream.replies = [reply]
+        line = gateway.open(wire.model(upstream))
+        assert post(line, wire.request(), wire.path) == (200, reply.chunks[0])
+        assert "not JSON" in line.rows("response")[0]["error"]
+
+
 def test_headers_of_the_reply_reach_the_harness(
     gateway: Mounted, upstream: Upstream, wire: Spoken
 ) -> None:
