@@ -267,17 +267,25 @@ class Call:
                 if out:
                     await send({"type": "http.response.body", "body": out, "more_body": True})
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            broken = f"the stream broke: {_reason(error)}"
-            self._blame("upstream_error", broken)
             await self._start(send, reply)
-            out = reader.feed(opening.finish())
+            out = reader.feed(opening.feed(_unread(reply.content)) + opening.finish())
             if out:
                 self._passed.append(out)
             said = reader.said()
-            self._record(reply.status, Said(said.usage, said.tool_calls, broken, complete=False))
-            if out:
-                await send({"type": "http.response.body", "body": out, "more_body": True})
-            return True  # without an end: the server closes the line, as the upstream did
+            if (
+                reader.ended
+            ):  # all of the reply has come, only the line was not closed as it should be
+                self._record(reply.status, said)
+            else:
+                broken = f"the stream broke: {_reason(error)}"
+                self._blame("upstream_error", broken)
+                self._record(
+                    reply.status, Said(said.usage, said.tool_calls, broken, complete=False)
+                )
+            if out or reader.ended:
+                more = not reader.ended
+                await send({"type": "http.response.body", "body": out, "more_body": more})
+            return True  # without an end, if it had none: the server closes the line, as the upstream did
         await self._start(send, reply)
         out = reader.feed(opening.finish()) + reader.finish()
         if out:
@@ -391,6 +399,11 @@ async def _send_whole(send: Send, status: int, content_type: str, body: bytes) -
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _unread(stream: aiohttp.StreamReader) -> bytes:
+    """What arrived before the line broke and was not read yet: aiohttp itself gives it to nobody."""
+    return b"".join(getattr(stream, "_buffer", ()))
 
 
 def _reason(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,6 +11,7 @@ from http.client import HTTPException
 from threading import Semaphore
 from typing import Any
 
+import aiohttp
 import anthropic
 import openai
 import pytest
@@ -211,6 +213,44 @@ def test_a_stream_that_breaks_is_blamed_and_unmeasured(
     assert (row["complete"], row["usage"]) == (False, None)
     assert "the stream broke" in row["error"]
     assert line.close()["upstream_error"]["class"] == "upstream_error"
+
+
+def test_a_line_that_breaks_once_all_was_said_is_nobodys_failure(
+    gateway: Mounted, upstream: Upstream, wire: Spoken
+) -> None:
+    reply = wire.reply(stream=True)
+    reply.chunks, reply.cut = [b"".join(reply.chunks)], True
+    upstream.replies = [reply]
+    line = gateway.open(wire.model(upstream))
+    assert post(line, wire.request(stream=True), wire.path) == (200, reply.chunks[0])
+    row = line.rows("response")[0]
+    assert (row["usage"], row["error"], row["complete"]) == (COUNTED, None, True)
+    assert line.close()["upstream_error"] is None
+
+
+def test_what_had_arrived_before_the_line_broke_is_passed_on(
+    gateway: Mounted, upstream: Upstream, wire: Spoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = wire.reply(stream=True)
+    reply.chunks, reply.cut = [b"".join(reply.chunks[:4])], True
+    upstream.replies = [reply]
+    read = aiohttp.StreamReader.readany
+
+    async def late(stream: aiohttp.StreamReader) -> bytes:
+        await asyncio.sleep(0.3)  # by then the line is known to be broken
+        return await read(stream)
+
+    monkeypatch.setattr(aiohttp.StreamReader, "readany", late)
+    line = gateway.open(wire.model(upstream))
+    response = start(line, wire.request(stream=True), wire.path).getresponse()
+    received = b""
+    with suppress(OSError, HTTPException):
+        while data := response.read1(10_000):
+            received += data
+    assert received == reply.chunks[0]
+    row = until(lambda: line.rows("response"))[0]
+    assert "the stream broke" in row["error"]
+    assert row["body"].encode() == received
 
 
 @pytest.mark.parametrize(
