@@ -206,12 +206,12 @@ class Host:
     async def alarm(self, attempt: str, calls: int | None, **other: Any) -> None:
         """Have an event `calls` {attempt, try, number} sent once the agent has had so many answers.
 
-        From then on no call of the agent is let in until this is said again: nothing is executed
-        between the last answer and the end of a harness that is killed for it.
+        From then on no call of the agent is let in that comes before this is said again: nothing is
+        executed between the last answer and the end of a harness that is killed for it.
 
         Args:
             attempt: the attempt key.
-            calls: how many answered tool calls from now on; None lifts the alarm that is set.
+            calls: how many answered tool calls from now on; None takes the alarm away.
             other: `try`, and `number`, which the event tells again.
 
         Raises:
@@ -221,8 +221,6 @@ class Host:
         opened = self._open.get((attempt, number))
         if opened is None:
             raise LookupError(f"try {number} of {attempt} is not open")
-        if opened.tally.alarm is not None:
-            opened.tally.alarm.lift()
         event = {"event": "calls", "attempt": attempt, "try": number, "number": launch}
         opened.tally.alarm = Alarm(calls, lambda: self._notify(event)) if calls else None
 

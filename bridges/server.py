@@ -61,10 +61,12 @@ _SECURITY = TransportSecuritySettings(
 
 
 class Alarm:
-    """Tells once when so many calls have been answered, and lets no further call in until it is lifted.
+    """Tells once when so many calls have been answered, and lets no further call in.
 
-    What comes after the last call is held at the door, before it is journaled: it never reaches an
-    environment, so where a harness is killed on purpose nothing of it is in doubt but what it knew.
+    What comes after the last call is held at the door, before it is journaled, until its client goes
+    away: it never reaches an environment, so where a harness is killed on purpose nothing of it is in
+    doubt but what it knew. Calls that come once the attempt has another alarm, or none, know nothing
+    of this one.
 
     Args:
         calls: how many answers from now on.
@@ -74,16 +76,11 @@ class Alarm:
     def __init__(self, calls: int, ring: Callable[[], None]) -> None:
         self._left = calls
         self._ring = ring
-        self._lifted = asyncio.Event()
-
-    def lift(self) -> None:
-        """Let everybody in."""
-        self._lifted.set()
 
     async def door(self) -> None:
-        """Wait, if the last call has been answered."""
+        """Never comes back once the last call has been answered; it can only be cancelled."""
         if self._left <= 0:
-            await self._lifted.wait()
+            await asyncio.Event().wait()
 
     def answered(self) -> None:
         """Count one."""

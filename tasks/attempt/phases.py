@@ -27,7 +27,7 @@ class Phases:
 
     Args:
         launch: runs the harness as it is told, its output into the two files; the launcher's report.
-        alarm: has the host tell when so many calls of a phase were answered; None lifts it.
+        alarm: has the host tell when so many calls of a phase were answered (None: never).
         folder: the try's folder; each phase leaves `phases/<nnn>.stdout` and `.stderr` in it, and the
             whole is in `stdout` and `stderr` as ever.
 

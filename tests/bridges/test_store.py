@@ -105,7 +105,6 @@ def test_alarm_rings_after_so_many_answers_and_holds_what_comes_then(host: Runni
     held.connection.timeout = 0.5
     with pytest.raises(TimeoutError):
         held.call("look")
-    held.connection.close()
     assert len(opened.rows("call")) == 2
     host.channel.call("alarm", timeout=30, **who, calls=None)
     assert opened.client().call("look")["text"] == "sunny"

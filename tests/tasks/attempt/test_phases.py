@@ -13,7 +13,8 @@ from suites.schema import Harness
 from tests.tasks.attempt.conftest import Bench
 
 CALL = 'tool get_weather \'{"city": "Oslo"}\'; '
-STORE = 'put() { curl -s "$STORE" -H "content-type: application/json" -H "accept: application/json" -d "$1"; }; '
+HEADERS = '-H "content-type: application/json" -H "accept: application/json"'
+PUT = f'put() {{ curl -s "$STORE" {HEADERS} -d "$1"; }}; '
 
 Phased = Callable[..., Harness]
 
@@ -97,8 +98,8 @@ def test_store_outlives_the_kill_and_is_no_tool_of_the_agents(bench: Bench, phas
         return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 
     put = request("state.put", key="run/1", seq=1, state={"done": ["a"]})
-    first = f"{STORE}put '{put}'; {CALL}{CALL}"
-    second = f"{STORE}put '{request('state.get', key='run/1')}'; {CALL}echo \"$DYNO_SERVERS\""
+    first = f"{PUT}put '{put}'; {CALL}{CALL}"
+    second = f"{PUT}put '{request('state.get', key='run/1')}'; {CALL}echo \"$DYNO_SERVERS\""
     harness = phased(
         (first, 1), (second, None), store=True, env={"STORE": "{{ store_url }}"}, requires=["curl"]
     )
