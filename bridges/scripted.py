@@ -30,6 +30,7 @@ from bridges import scripted_chat, scripted_messages, scripted_responses
 from bridges.answering import Answering
 from bridges.metering import NOTHING, Usage
 from bridges.scripted_behaviours import Asked, Script, Step, fault, next_step, planned_calls
+from bridges.scripted_parts import next_of_part
 from bridges.scripted_playbook import Playbook
 from bridges.scripted_talk import next_in_conversation
 from bridges.scripted_wire import ScriptedWire, counted, wants_stream
@@ -65,6 +66,8 @@ class Player:
             return broken
         if self._playbook:
             return self._playbook.next(asked)
+        if self.script.behaviour == "parts":
+            return next_of_part(self.script, asked)
         if self.script.conversation is not None:
             return next_in_conversation(self.script, self._calls, asked)
         return next_step(self.script, self._calls, asked)

@@ -140,6 +140,7 @@ SETTINGS: dict[str, set[str]] = {
     "null": _EVERYONES,
     "vandal": _EVERYONES,
     "noisy": _EVERYONES | {"error_rate", "rate_429", "rate_500"},
+    "parts": _EVERYONES | {"part", "error_rate"},
     "playbook": _EVERYONES | {"playbook", "plays", "steps", "loop"},
 }
 

@@ -200,12 +200,35 @@ def qwen_json(left: Left) -> Told:
     )
 
 
+def agentd_jsonl(left: Left) -> Told:
+    """agentd: telemetry on stderr, a line an event, and the answer alone on stdout.
+
+    Each loop tells its sums when it is done (`turn.done` of a worker; the supervisor's event of that name
+    has no split), so the run's are those of all loops; one that was killed has told nothing. Its input
+    includes what the cache gave, which it does not tell.
+    """
+    loops = [
+        event
+        for event in _lines(left.stderr)
+        if event.get("event") == "turn.done" and "tokens_in" in event
+    ]
+    if not loops:
+        return Told()
+    return Told(
+        {
+            "input": _sum(loop["tokens_in"] for loop in loops),
+            "output": _sum(loop["tokens_out"] for loop in loops),
+        }
+    )
+
+
 READERS: dict[str, Reader] = {
     "last_line_json": last_line_json,
     "claude_result_json": claude_result_json,
     "codex_jsonl": codex_jsonl,
     "opencode_jsonl": opencode_jsonl,
     "qwen_json": qwen_json,
+    "agentd_jsonl": agentd_jsonl,
 }
 
 

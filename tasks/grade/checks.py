@@ -93,7 +93,25 @@ class ToolCallsAtMost(_Spec):
     tool: str | None = None
 
 
-CheckSpec = StdoutContains | StdoutMatches | ToolCalled | ToolNeverCalled | ToolCallsAtMost
+class FinalState(_Spec):
+    """What the calls of a writing tool came to: for each key the last value, and no other keys.
+
+    The state is folded from the calls that were answered without an error, in the order in which they
+    were made; how often and by whom an entry was written does not matter.
+    """
+
+    kind: Literal["final_state"]
+    tool: str
+    key: str
+    """The argument that names the entry."""
+    value: str
+    """The argument that it is set to."""
+    equals: dict[str, Any]
+
+
+CheckSpec = (
+    StdoutContains | StdoutMatches | ToolCalled | ToolNeverCalled | ToolCallsAtMost | FinalState
+)
 
 
 class ChecksSpec(Frozen):
@@ -215,6 +233,8 @@ def _look(check: CheckSpec, seen: _Seen) -> tuple[bool, str]:
         return found <= check.at_most, (
             f"calls made{whose}: {found}, allowed: {check.at_most}; recorded: {seen.told(check.tool)}"
         )
+    if isinstance(check, FinalState):
+        return _look_at_state(check, seen)
     wanted = f"{check.tool}({_short(json.dumps(check.arguments)) if check.arguments else '…'})"
     found = len(seen.matching(check.tool, check.arguments))
     told = seen.told(check.tool)
@@ -224,6 +244,27 @@ def _look(check: CheckSpec, seen: _Seen) -> tuple[bool, str]:
         found >= check.at_least,
         f"{wanted} was called {found} times, needs {check.at_least}; " + (f"recorded: {told}"),
     )
+
+
+def _look_at_state(check: FinalState, seen: _Seen) -> tuple[bool, str]:
+    state: dict[str, Any] = {}
+    for call in seen.matching(check.tool, {}):
+        given = json.loads(call.arguments)
+        if call.status == "ok" and check.key in given:
+            state[str(given[check.key])] = given.get(check.value)
+    missing = [key for key in check.equals if key not in state]
+    wrong = [
+        f"{key} is {json.dumps(state[key])}, not {json.dumps(value)}"
+        for key, value in check.equals.items()
+        if key in state and not _equal(state[key], value)
+    ]
+    beside = [key for key in state if key not in check.equals]
+    right = len(check.equals) - len(missing) - len(wrong)
+    found = f"{right} of {len(check.equals)} entries are right"
+    for what, which in (("missing", missing), ("wrong", wrong), ("not asked for", beside)):
+        if which:
+            found += f"; {what}: {_short(', '.join(which))}"
+    return not (missing or wrong or beside), found
 
 
 def _look_at_stdout(check: StdoutContains | StdoutMatches, text: str) -> tuple[bool, str]:

@@ -123,3 +123,36 @@ def test_a_check_that_cannot_be_made_is_refused_at_its_key(
         checks.validate_spec(spec, {"weather": "weather", "x": "x"})
     assert caught.value.where == where
     assert words in caught.value.what
+
+
+def entered(*entries: tuple[str, int]) -> list[tuple[str, dict[str, Any]]]:
+    """Calls that write an entry each."""
+    return [("enter", {"ledger": ledger, "sum": total}) for ledger, total in entries]
+
+
+@pytest.mark.parametrize(
+    ("entries", "passed", "finding"),
+    [
+        ([("A", 1), ("B", 2)], True, "2 of 2 entries are right"),
+        ([("B", 2), ("A", 7), ("A", 1)], True, "2 of 2"),  # the last value counts
+        ([("A", 1), ("B", 2), ("A", 7)], False, "wrong: A is 7, not 1"),
+        ([("A", 1)], False, "missing: B"),
+        ([("A", 1), ("B", 2), ("C", 3)], False, "not asked for: C"),
+        ([], False, "missing: A, B"),
+    ],
+)
+def test_final_state_is_what_the_calls_came_to(
+    entries: list[tuple[str, int]], passed: bool, finding: str
+) -> None:
+    spec = {"kind": "final_state", "tool": "enter", "key": "ledger", "value": "sum"}
+    check = one(spec | {"equals": {"A": 1, "B": 2}}, calls=entered(*entries))
+    assert check.passed is passed
+    assert finding in check.finding
+
+
+def test_a_call_that_failed_wrote_nothing() -> None:
+    spec = {"kind": "final_state", "tool": "enter", "key": "ledger", "value": "sum"}
+    rows = rows_of(entered(("A", 1), ("A", 9)))
+    rows[-1]["status"] = "tool_error"
+    job = Job(id="a", grader="checks", spec={"checks": [spec | {"equals": {"A": 1}}]}, tools={})
+    assert checks.grade(job, Recorded(bridge=rows, stdout=lambda: "")).solved
