@@ -23,6 +23,9 @@ def make_everything(home: Path) -> Maker:
         weights={"multiple": 2.0, "parallel": 1.0},
     )
     edited = make_suite(categories={"simple_python": 5})
+    wide = make_suite("wide", {"one": 6, "many": 7, "few": 3}, benchmark="wide", difficulties=True)
+    once = Config(harness="agentd-once", harness_version="9")
+    fanout = Config(harness="agentd-fanout", harness_version="9", mode="fanout", call_cost=0.0003)
     unmetered = Config(
         harness="own-login", model="label", behaviour=None, unmetered=True, prices=None
     )
@@ -33,6 +36,7 @@ def make_everything(home: Path) -> Maker:
     )
     second = maker.sweep([python], [NOISY, unmetered], name="second", repeats=4)
     cut = maker.sweep([mixed], [Config(harness="cut", model="noisy")], name="cut", limit=5)
+    modes = maker.sweep([wide], [once, fanout], name="modes")
     maker.sweep([edited], [NOISY], name="unrun", repeats=2, seed=5)
 
     broken, whole = [one for one in first if one.config == SHELL], []
@@ -45,6 +49,7 @@ def make_everything(home: Path) -> Maker:
     done = {one.key for one in first}
     run_all(maker, [one for one in second if one.key not in done], rate=0.4)
     run_all(maker, cut)
+    run_all(maker, modes)
     _published(maker, home)
     return maker
 

@@ -43,12 +43,14 @@ def make_suite(
     version: str = "2026.3.23",
     benchmark: str = "bfcl",
     weights: dict[str, float] | None = None,
+    difficulties: bool = False,
 ) -> dict[str, Any]:
     """A suite's header and tasks, as JSON values."""
     tasks = [
         {
             "id": f"{category}_{number}",
             "category": category,
+            **({"difficulty": category} if difficulties else {}),
             "messages": [{"role": "user", "content": f"{category} {number}"}],
             "grade": {"grader": "bfcl", "spec": {}},
         }
@@ -80,6 +82,8 @@ class Config:
     unmetered: bool = False
     refused: str | None = None
     user_model: str | None = None
+    call_cost: float = 0.0002
+    """Dollars of each of an attempt's two model calls, where there are prices."""
 
     def stamp(self, suite: dict[str, Any]) -> dict[str, Any]:
         """The stamp of its attempts on that suite."""
@@ -355,7 +359,7 @@ class Maker:
                 "suite_digest": planned.suite["digest"],
                 "task_id": planned.task["id"],
                 "category": planned.task["category"],
-                "difficulty": None,
+                "difficulty": planned.task.get("difficulty"),
                 "repeat": planned.repeat,
             },
             "stamp": {
@@ -394,7 +398,7 @@ class Maker:
         """Two model calls around the tool calls, in one order of rows."""
         rows = _Rows(number, self._clock)
         usage = {"input": 100, "cache_read": 0, "cache_write": 0, "output": 50, "reasoning": 0}
-        cost = 0.0002 if planned.config.prices else None
+        cost = planned.config.call_cost if planned.config.prices else None
         rows.add(
             "bridge", "list", server="functions", tools=["area"], protocol="2025-06-18", ms=0.4
         )
