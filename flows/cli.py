@@ -217,7 +217,7 @@ def regrade(sweep: str | None, judge: str | None) -> None:
     """Grade stored evidence again, without running anything."""
     from flows import commands
 
-    commands.regrade(sweep, judge)
+    sys.exit(commands.regrade(sweep, judge))
 
 
 @main.command()

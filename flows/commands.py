@@ -69,8 +69,8 @@ def convert(benchmark: str, source: str | None, categories: list[str] | None) ->
         _finished(flow(benchmark, source, categories, return_state=True))
 
 
-def regrade(sweep: str | None, judge: str | None = None) -> None:
-    """`dyno regrade`."""
+def regrade(sweep: str | None, judge: str | None = None) -> int:
+    """`dyno regrade`; its exit code."""
     say("grading stored evidence again")
     with prefect_ready():
         from flows.regrade import regrade as flow
@@ -92,6 +92,8 @@ def regrade(sweep: str | None, judge: str | None = None) -> None:
     say(f"{counts.get('new', 0)} new grades, {counts.get('unchanged', 0)} as they stood")
     for line in counts.get("agreement", ()):
         say(line)
+    unsound = sum(counts.get(name) or 0 for name in ("grader_error", "corrupt", "unreadable"))
+    return HAS_ERRORS if unsound else OK
 
 
 # ---------------------------------------------------------------- planning
@@ -291,5 +293,12 @@ def _report(result: dict[str, Any], definition: Sweep) -> int:
     if missing:
         say(f"{missing} of {result['planned']} attempts have no result (infrastructure errors).")
         say('  why: dyno sql "select error_class, detail, count(*) from tries group by all"')
+    ungraded = reading.ungraded(result["sweep_id"])
+    if ungraded:
+        say(f"{ungraded} of {result['planned']} attempts could not be graded; they are in no rate.")
+        say(
+            '  why: dyno sql "select error_class, error_message, count(*) from attempts group by all"'
+        )
+        say("  again: dyno regrade")
     say(next_commands(definition, result["sweep_id"]))
-    return HAS_ERRORS if missing else OK
+    return HAS_ERRORS if missing or ungraded else OK

@@ -40,6 +40,15 @@ def scorecard(sweep: str | None, suites: list[str] | None, json_file: str | None
         click.echo(render(rows, width, colour, refused_cells(con, sweep_id)), nl=False)
 
 
+def ungraded(sweep_id: str) -> int:
+    """How many attempts of a sweep are done and have no verdict, whatever kept the grader from one."""
+    from warehouse.query import connect
+
+    with connect(sweep_id=sweep_id) as con:
+        row = con.execute("select count(*) from attempts where outcome = 'grader_error'").fetchone()
+    return int(row[0]) if row else 0
+
+
 def gold_failures(sweep_id: str, oracles: list[str]) -> str:
     """The tasks whose gold its own grader refuses, by id and with the grader's reason; "" if none.
 

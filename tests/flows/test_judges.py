@@ -57,11 +57,12 @@ def judge(dyno: Dyno, name: str, met: bool, **changes: Any) -> str:
     return str(path)
 
 
-def sweep(dyno: Dyno, *more: str, **changes: Any) -> str:
-    """Run gold through the suite; the sweep's file."""
+def sweep(dyno: Dyno, *more: str, code: int = 0, **changes: Any) -> str:
+    """Run gold through the suite; the sweep's file. Exit code 1: something could not be graded."""
     values = {"suites": ["judged"], "harnesses": ["reference"], "only": None, "user": "scripted"}
     file = str(dyno.sweep_file("true", repeats=1, **(values | changes)))
-    dyno.run("sweep", file, *more)
+    output = dyno.run("sweep", file, *more, code=code)
+    assert ("could not be graded; they are in no rate" in output) is (code == 1)
     return file
 
 
@@ -117,7 +118,8 @@ def test_a_sweep_is_judged_by_its_judge_and_regraded_by_another(judged: Dyno) ->
 
 
 def test_without_a_judge_it_is_no_failure_and_a_regrade_can_name_one(judged: Dyno) -> None:
-    sweep(judged)
+    sweep(judged, code=1)
+    assert "1 grader_error" in judged.run("regrade", code=1)
     assert outcomes(judged) == {"create_task_1": "judge_missing", "update_task_1": "solved"}
     [row] = judged.sql("select error_message as said from attempts where error_class is not null")
     assert "task create_task_1" in row["said"]
@@ -130,7 +132,7 @@ def test_without_a_judge_it_is_no_failure_and_a_regrade_can_name_one(judged: Dyn
 
 
 def test_a_judge_without_its_key_is_refused_before_anything_is_written(judged: Dyno) -> None:
-    sweep(judged)
+    sweep(judged, code=1)
     real = judge(
         judged,
         "real",
@@ -147,7 +149,7 @@ def test_a_judge_without_its_key_is_refused_before_anything_is_written(judged: D
 
 def test_a_judge_that_says_nothing_passes_nothing(judged: Dyno) -> None:
     silent = judge(judged, "silent", True, scripted={"steps": [{"status": 400, "body": "{}"}]})
-    sweep(judged, "--judge", silent)
+    sweep(judged, "--judge", silent, code=1)
     assert outcomes(judged) == {"create_task_1": "judge_failed", "update_task_1": "solved"}
     [grade] = [
         path
