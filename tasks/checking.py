@@ -95,7 +95,7 @@ class Check:
 
     Args:
         folder: for evidence, logs and places; nothing of it reaches a warehouse.
-        grace: seconds that an attempt which must end gets beyond twice the harness's start-up.
+        grace: seconds that an attempt which must end gets beyond twice the time to its first model call.
     """
 
     def __init__(self, folder: Path, grace: float = 8.0) -> None:
@@ -164,7 +164,7 @@ class Check:
         if works.startup is None:
             yield Line("the rest", "none", "not looked at, since it does not start")
             return
-        patience = 2 * works.startup + self._grace
+        patience = 2 * works.to_first_call + self._grace
         rest: dict[str, dict[str, Any]] = {
             "deadline": {"seconds": patience},
             "budget": {"seconds": 3 * patience, "model_calls": 1},

@@ -107,6 +107,13 @@ class Seen:
         return found
 
     @property
+    def to_first_call(self) -> float:
+        """Seconds to its first model call, or else to its first contact."""
+        asked = [row["at"] for row in self._rows("model.jsonl") if row["event"] == "request"]
+        begun = float(self.record["timings"]["started_at"])
+        return float(asked[0]) - begun if asked else self.startup or 0.0
+
+    @property
     def wall(self) -> float:
         """Seconds it took."""
         return float(self.record["timings"]["wall_s"])
@@ -320,7 +327,7 @@ def deadline(seen: Seen, seconds: float) -> Line:
         state: State = "warn" if not seen.error else "fail"
         return Line(name, state, f"{before} of {seconds:.1f}: {seen.how}")
     if seen.record["signal"] == 9:
-        return Line(name, "warn", f"had to be killed, {late:.1f} s after it")
+        return Line(name, "warn", f"ignored SIGTERM and had to be killed, {late:.1f} s after it")
     return Line(name, "ok", f"ended on SIGTERM, {late:.1f} s after it")
 
 
