@@ -30,6 +30,7 @@ def test_help_is_the_map_and_imports_neither_prefect_nor_duckdb() -> None:
         "show",
         "sql",
         "doctor",
+        "harness",
         "init",
         "ui",
     ):
