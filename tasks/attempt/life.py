@@ -421,7 +421,10 @@ class Life:
 
     def _reported(self) -> dict[str, Any] | None:
         """What the harness says it used, in all its turns."""
-        return converse.summed([told.usage for told in self.told if told.usage])
+        told = [one for one in self.told if one.usage]
+        if self.job.way == "resume" and told and told[-1].of_session:
+            told = told[-1:]  # it holds the others
+        return converse.summed([one.usage for one in told if one.usage])
 
 
 def _text(path: Path) -> str:

@@ -53,10 +53,12 @@ class Told:
         usage: `input`, `cache_read`, `cache_write`, `output`, `reasoning`, `cost`, as far as it told
             them; None where it told nothing.
         text: its final answer; None where it gave none in its format.
+        of_session: the usage is of the whole session, with what earlier launches of it used.
     """
 
     usage: dict[str, Any] | None = None
     text: str | None = None
+    of_session: bool = False
 
 
 Reader = Callable[[Left], Told]
@@ -132,7 +134,8 @@ def claude_result_json(left: Left) -> Told:
 
 
 def codex_jsonl(left: Left) -> Told:
-    """Codex, `exec --json`: `turn.completed` has the sums, with the cached part in its input."""
+    """Codex, `exec --json`: `turn.completed` has the sums, with the cached part in its input; those of
+    `exec resume` begin with what the session had used before."""
     usage: dict[str, Any] | None = None
     text = ""
     for event in _lines(left.stdout):
@@ -150,7 +153,7 @@ def codex_jsonl(left: Left) -> Told:
             }
         elif event.get("type") == "item.completed" and item.get("type") == "agent_message":
             text = item["text"]
-    return Told(usage, text)
+    return Told(usage, text, of_session=True)
 
 
 def opencode_jsonl(left: Left) -> Told:

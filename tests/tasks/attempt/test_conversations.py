@@ -196,6 +196,23 @@ def test_what_it_says_it_used_is_not_said_to_the_user(talk: Talk, by_turns: Shel
     assert bundle.record["reported"] == {"output": 10, "model": "m"}
 
 
+def test_what_a_resumed_session_says_that_it_used_is_counted_once(talk: Talk, shell: Shell) -> None:
+    def turn(tokens: int) -> str:
+        said = {"type": "item.completed", "item": {"type": "agent_message", "text": "hello"}}
+        used = {"type": "turn.completed", "usage": {"input_tokens": tokens, "output_tokens": 1}}
+        return f"echo '{json.dumps(said)}'; echo '{json.dumps(used)}'"
+
+    harness = shell(
+        CALL + turn(100),
+        conversation="resume",
+        resume=["sh", "-c", turn(250)],
+        telemetry={"usage": "codex_jsonl"},
+    )
+    bundle = talk(harness, ["One?", "Two?"])
+    assert heard(bundle, "assistant") == ["hello", "hello"]
+    assert bundle.record["reported"]["input"] == 250
+
+
 # ---------------------------------------------------------------- harnesses that fail
 
 

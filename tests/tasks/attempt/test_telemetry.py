@@ -10,7 +10,7 @@ import pytest
 
 from suites.errors import InputError
 from suites.schema import Harness
-from tasks.attempt.telemetry import READERS, Left, Told, answer, check_telemetry, read
+from tasks.attempt.telemetry import READERS, Left, answer, check_telemetry, read
 from tests.tasks.attempt.conftest import Bench
 
 CALL = 'tool get_weather \'{"city": "Oslo"}\' > /dev/null; '
@@ -112,7 +112,8 @@ def test_output_that_is_no_such_tells_no_usage(reader: str, stdout: str) -> None
 
 def test_an_answer_that_failed_is_empty_and_not_the_events() -> None:
     failed = lines({"type": "error", "message": "12 degrees"}, {"type": "turn.failed"})
-    assert read(harness("codex_jsonl"), Left(failed)) == Told(None, "")
+    told = read(harness("codex_jsonl"), Left(failed))
+    assert (told.usage, told.text) == (None, "")
     assert answer(harness("codex_jsonl"), Left(failed)) == ""
 
 
