@@ -17,7 +17,7 @@ State = Literal["ok", "warn", "fail", "none"]
 
 POLICY_CHARACTERS = 24_000
 """Length of the policy: the longest of τ²-bench is 23 kB."""
-TOOL = "look_up_word"
+TOOL, SERVER = "look_up_word", "bridge"
 USAGE = ("input", "cache_read", "cache_write", "output", "reasoning", "cost")
 
 
@@ -73,7 +73,7 @@ class Words:
             "id": "word",
             "policy": policy,
             "messages": [{"role": "user", "content": "Look up the word for the topic `dyno`."}],
-            "environments": [{"kind": "functions", "name": "bridge", "tools": [tool]}],
+            "environments": [{"kind": "functions", "name": SERVER, "tools": [tool]}],
             "grade": {
                 "grader": "checks",
                 "spec": {"checks": [{"kind": "tool_called", "tool": TOOL}]},
@@ -136,8 +136,9 @@ class Seen:
 
     @cached_property
     def bridge(self) -> list[dict[str, Any]]:
-        """The rows of the bridge's journal."""
-        return self._rows("bridge.jsonl")
+        """The rows of the bridge's journal; those of a state store beside it left out."""
+        rows = self._rows("bridge.jsonl")
+        return [row for row in rows if row.get("server", SERVER) == SERVER]
 
     @property
     def how(self) -> str:
@@ -210,7 +211,8 @@ def worked(seen: Seen, harness: Harness, words: Words) -> Iterator[Line]:
     yield _sees(seen, harness)
     yield _other_tools(seen, harness)
     calls = [row for row in seen.bridge if row["event"] == "call"]
-    results = [row.get("status") for row in seen.bridge if row["event"] == "result"]
+    made = {row["seq"] for row in calls}
+    results = [row["status"] for row in seen.bridge if row.get("call") in made]
     named = sorted({row["tool"] for row in calls})
     once = len(calls) == 1 and results == ["ok"] and named == [TOOL]
     yield Line(
