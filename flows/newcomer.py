@@ -52,7 +52,9 @@ speaks: [mcp]         # how it reaches tools: mcp, or shell (each tool is then `
 # files: {home/.my-agent.toml: 'url = "{{ servers[0].url }}"'}   # written before it starts
 # exit_codes: {3: refused, 4: infra_error, 7: budget}            # 0 is clean, others crashed
 # limits: {seconds: 300, model_calls: 50}
-# requires: [node]                      # other programs that must be on PATH
+# requires: [node]                      # other programs that must be found
+# telemetry: {usage: last_line_json}    # it says what it used: docs/harnesses.md has the forms
+# native_tools: [Bash]                  # tools of its own that cannot be switched off
 # settings: {effort: high}              # your own values, as {{ settings.effort }}
 """
 
@@ -70,6 +72,7 @@ def init_harness(name: str) -> None:
         raise InputError(f"{name!r} cannot be a name", mend="small letters, digits, dashes")
     path.write_text(HARNESS_FILE.replace("name: NAME", f"name: {name}"))
     click.echo(f"wrote {here(path)}; edit its command, then:")
+    click.echo(f"  dyno harness check {name}")
     click.echo(f"  dyno run bfcl-simple-python --harness {name} --model oracle --limit 3")
 
 
