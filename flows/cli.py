@@ -318,17 +318,18 @@ def harness_list(as_json: bool) -> None:
 
 
 @harness.command("check")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--agent", metavar="COMMAND", help="Your agent: 'my-agent {prompt}'.")
 @click.option("--seconds", type=click.FloatRange(1), default=120.0, help="Deadline of a run.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON; the lines on standard error.")
-def harness_check(names: tuple[str, ...], as_json: bool, seconds: float) -> None:
+def harness_check(names: tuple[str, ...], agent: str | None, as_json: bool, seconds: float) -> None:
     """Run harnesses against scripted models and one tool, and say line by line what works.
 
     Exits with 0 only where every line is well. Costs nothing, and leaves nothing in the warehouse.
     """
     from flows import harness as harnesses
 
-    sys.exit(harnesses.check(list(names), as_json, seconds))
+    sys.exit(harnesses.check(list(names), agent, as_json, seconds))
 
 
 # ---------------------------------------------------------------- around it

@@ -13,7 +13,9 @@ import click
 from flows.cli import HAS_ERRORS, OK, here, terminal
 from suites.errors import InputError
 from suites.home import dyno_home
-from suites.loading import load_harness, names
+from suites.loading import adhoc_harness, load_harness
+from suites.loading import names as known_names
+from suites.schema import Harness
 
 MARKS = {
     "ok": ("ok  ", "green"),
@@ -28,7 +30,7 @@ def known() -> list[dict[str, Any]]:
     from tasks.configurations import Configured
 
     found = []
-    for name in names("harness"):
+    for name in known_names("harness"):
         row: dict[str, Any] = {"harness": name, "version": None, "missing": None}
         try:
             located = load_harness(name)
@@ -66,10 +68,20 @@ def _why(row: dict[str, Any]) -> str:
     return str(row["missing"]).removeprefix(f"the harness {row['harness']!r} ")
 
 
-def check(refs: list[str], as_json: bool, seconds: float) -> int:
-    """`dyno harness check`: the exit code, 0 only where every line is well."""
+def check(names: list[str], agent: str | None, as_json: bool, seconds: float) -> int:
+    """`dyno harness check`: the exit code, 0 only where every line is well.
+
+    Raises:
+        InputError: nothing is named, or `agent` is no command line.
+    """
     from tasks.checking import Check, Report
 
+    refs: list[str | Harness] = list(names)
+    if agent is not None:
+        located = adhoc_harness(agent)
+        refs.append(located.harness.model_copy(update={"folder": located.folder}))
+    if not refs:
+        raise InputError("name a harness, or give --agent", mend="`dyno harness list` shows them")
     folder = dyno_home() / "checks"
     shutil.rmtree(folder, ignore_errors=True)
     reports: list[Report] = []
@@ -79,7 +91,7 @@ def check(refs: list[str], as_json: bool, seconds: float) -> int:
     )
     with Check(folder) as checking:
         for ref in refs:
-            say(f"{ref}")
+            say(ref if isinstance(ref, str) else ref.name)
             for found in checking.harness(ref, seconds):
                 if isinstance(found, Report):
                     reports.append(found)

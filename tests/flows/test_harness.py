@@ -53,3 +53,13 @@ def test_a_check_is_green_or_says_what_is_not_and_leaves_no_evidence(
     assert [line["state"] for line in report["lines"]] == ["ok", "fail", "none"]
     assert "neither the bridge nor the model" in report["lines"][1]["says"]
     assert not (offline_dyno.home / "evidence").exists()
+
+
+def test_an_agent_without_a_file_can_be_checked(offline_dyno: Dyno, tmp_path: Path) -> None:
+    script = tmp_path / "agent.sh"
+    script.write_text('tool look_up_word \'{"topic": "dyno"}\'\n')
+    said = offline_dyno.run("harness", "check", "--agent", f"sh {script} {{prompt}}", code=1)
+    assert said.startswith("adhoc-sh-agent\n")
+    assert "calls it              journaled as look_up_word" in said
+    assert "in none of 0 model calls" in said
+    assert "name a harness" in offline_dyno.run("harness", "check", code=2)
