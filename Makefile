@@ -11,7 +11,7 @@ test: venv
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
-	@.venv/bin/pytest -q
+	@.venv/bin/pytest -q -n auto --dist loadfile
 
 bench: venv
 	@.venv/bin/pytest -q tests/bench --benchmark-enable --benchmark-only
