@@ -178,6 +178,7 @@ def _rows(bundle: Bundle) -> Rows:
         ),
         "turns": _turns(messages),
         "termination": text((host.get("conversation") or {}).get("ended")),
+        "ledger": host.get("ledger"),
         **_sums(bridge, tool_calls, model_calls, unmetered, holes, imported),
     }
     return _tables(row, tool_calls, model_calls, messages)

@@ -188,7 +188,8 @@ create table tries (
     reported_output double,          -- as reported_input_uncached
     reported_reasoning double,       -- as reported_input_uncached
     reported_cost double,            -- what the harness says it cost
-    reported_user_cost double        -- what it says the simulated user cost
+    reported_user_cost double,       -- what it says the simulated user cost
+    ledger json                      -- requests and tokens by a scripted model's own count; NULL: a real model
 );
 
 -- One attempt that is done a row: which of its tries counts.

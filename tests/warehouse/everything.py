@@ -81,7 +81,18 @@ def _misfortune(maker: Maker, one: Any, number: int) -> None:
         lambda: maker.attempt(
             one, False, ending="timeout", statuses=("timeout", "crashed", "unfinished")
         ),
-        lambda: maker.attempt(one, None),
+        lambda: maker.attempt(
+            one,
+            None,
+            ledger={
+                "requests": 2,
+                "input": 200,
+                "cache_read": 0,
+                "cache_write": 0,
+                "output": 100,
+                "reasoning": 0,
+            },
+        ),
         lambda: maker.attempt(one, True, graded=False),
         lambda: maker.attempt(one, error="upstream_unreachable"),
         lambda: (maker.attempt(one, error="host_lost"), maker.attempt(one, True)),

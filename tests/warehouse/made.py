@@ -255,6 +255,7 @@ class Maker:
         scopes: dict[str, bool | None] | None = None,
         score: float | None = None,
         reported: dict[str, Any] | None = None,
+        ledger: dict[str, int] | None = None,
     ) -> Bundle:
         """Let an attempt happen: one try, published and graded unless an `error` stopped it.
 
@@ -271,12 +272,14 @@ class Maker:
             scopes: BFCL's readings, where they differ from `solved`.
             score: where it differs from `solved`.
             reported: what the harness says it used.
+            ledger: what a scripted model counted.
         """
         folder = self.evidence.claim_try(planned.key)
         number = int(folder.name[4:])
         self._journal(folder, planned, number, statuses, measured)
         (folder / "stdout").write_text("Done.\n")
         record = self._record(planned, number, ending, error, reported)
+        record["host"]["ledger"] = ledger
         bundle = self.evidence.finish(folder, record)
         if self._shards is not None:
             self._shards.append(bundle)

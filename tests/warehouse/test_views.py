@@ -451,6 +451,22 @@ def test_what_a_harness_reports_is_set_beside_the_meter(maker: Maker, loaded: An
     assert rows == [(-10.0, False), (0.0, True)]
 
 
+def test_a_scripted_models_ledger_is_set_beside_the_meter(maker: Maker, loaded: Any) -> None:
+    planned = maker.sweep([make_suite(categories={"simple_python": 4})], [NOISY])
+    metered = {"input": 200, "cache_read": 0, "cache_write": 0, "output": 100, "reasoning": 0}
+    counted = {"requests": 3, **metered}
+    maker.attempt(planned[0], True, ledger=counted)
+    maker.attempt(planned[1], True, ledger={**counted, "cache_read": 1})
+    maker.attempt(planned[2], True, ledger=counted, measured=False)
+    maker.attempt(planned[3], True)
+    loaded(maker)
+    rows = ask(
+        maker,
+        "select model_calls, ledger_requests, agrees from ledger_reconciliation order by agrees",
+    )
+    assert rows == [(2, 3, False), (2, 3, True), (2, 3, None)]
+
+
 def test_tool_calls_are_told_apart_by_what_the_bridge_made_of_them(
     maker: Maker, loaded: Any
 ) -> None:
