@@ -14,7 +14,7 @@ from warehouse.evidence import Bundle
 
 __all__ = ["shared_home", "shared_shop", "shop"]
 
-LEDGERS = ["D01", "D02", "D03"]
+LEDGERS = ["G01", "G02", "G03"]
 
 
 @pytest.fixture
@@ -90,3 +90,11 @@ def test_its_own_limit_of_steps_is_the_end_of_its_budget(bench: Bench) -> None:
 def test_spent_budget_is_its_end_and_no_failure_of_the_endpoint(bench: Bench) -> None:
     record = run(bench, "agentd-once", limits={"model_calls": 2}).record
     assert (record["ending"], record["error"]) == ("budget", None)
+
+
+@pytest.mark.needs_harness("agentd-fanout")
+def test_task_that_the_model_does_not_take_apart_is_one_part(bench: Bench) -> None:
+    """The oracle plans nothing: what it answers to the planner is no plan."""
+    bundle = run(bench, "agentd-fanout", models=["oracle"])
+    assert (bundle.record["ending"], bundle.record["error"]) == ("clean", None)
+    assert sorted(entered(bundle)) == LEDGERS
