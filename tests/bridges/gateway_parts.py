@@ -28,6 +28,7 @@ class Served:
         self.loop = asyncio.new_event_loop()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen(2048)  # so that nobody who asks before the thread serves is turned away
         self.port = self._socket.getsockname()[1]
         config = uvicorn.Config(app, lifespan="off", log_level="critical", access_log=False)
         self._server = uvicorn.Server(config)
