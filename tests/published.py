@@ -7,15 +7,19 @@ calls, another edition of a task) is made here in its form.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from suites.home import PROJECT
 from suites.loading_suites import suite_digest
 from suites.schema import Dataset, Grade, LoadedSuite, Message, Suite, Task, Tau2World, Tool
 from tasks.imports.results import Results, read_results
 
-REAL = Path("/work/shared/data/tau2/nemotron-orchestrator-8b_airline_1trial.json")
+SHARED = Path(os.environ.get("DYNO_TEST_SHARED") or PROJECT.parent / "shared")
+"""Real data for tests, beside the checkout; read where it lies."""
+REAL = SHARED / "data" / "tau2" / "nemotron-orchestrator-8b_airline_1trial.json"
 GREETING = "Hi! How can I help you today?"
 
 

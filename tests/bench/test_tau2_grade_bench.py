@@ -21,7 +21,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from suites.home import PROJECT
 from tasks.convert.tau2 import fetch_tau2
+from tests.published import REAL
 
+pytestmark = pytest.mark.skipif(not REAL.exists(), reason=f"{REAL} is not on this machine")
 SIMULATIONS = 50
 FEW = 6
 
